@@ -1,0 +1,158 @@
+// The worker's side of protocol.md as a state machine: received datagrams and time go in, datagrams
+// to send and the next deadline come out. Pure: no socket, clock, thread or log.
+//
+// The driver's loop:  receive() for what has come; submit() for what the user wants; tick(now);
+// transmit() until it gives nothing; take_completion() until it gives nothing; sleep until
+// next_deadline() or the next datagram.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/control.h"
+#include "wire/frame.h"
+#include "wire/units.h"
+
+namespace iswitch::agent {
+
+/// Why an operation or a join failed. Values are those of iswitch.h.
+enum class ErrorCode : std::uint8_t {
+  none = 0,
+  not_joined = 1,     ///< no membership (yet, or given up)
+  refused = 2,        ///< the switch refused the Join; `status` says why
+  timed_out = 3,      ///< deadline passed; `missing` names members when the switch could tell
+  job_reset = 4,      ///< the job was reset (a member joined, an operator, a restarted switch)
+  switch_gone = 5,    ///< the switch said Leave, or does not answer
+  halted = 6,         ///< the job is halted and the deadline passed
+  mismatch = 7,       ///< ranks disagree on the operation
+  gone = 8,           ///< the result is no longer kept: this member fell too far behind
+  bad_argument = 9,
+  closed = 10,        ///< the agent has left or was destroyed, or was inherited through fork()
+  system = 11,        ///< the machine refused something (socket, memory); the text says what
+  root_missing = 12,  ///< a forced broadcast lacks the root's data
+};
+const char* error_name(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::none;
+  wire::Status status = wire::Status::ok;
+  wire::MemberMask missing = 0;  ///< timed_out: members not in the sum, as the switch last told
+  std::string text;              ///< one line: what happened, where, what to do
+  explicit operator bool() const { return code != ErrorCode::none; }
+};
+
+struct EngineOptions {
+  wire::JobId job = 1;
+  wire::MemberId wanted_member = wire::no_member;
+  std::uint32_t max_segment_bytes = wire::max_segment_bytes;  ///< what the transport can carry
+  std::uint32_t incarnation = 0;                              ///< random at each start
+  std::vector<std::uint8_t> key;
+  wire::Ipv4 own_ip;            ///< as the switch sees it (tags cover it)
+  std::uint16_t own_port = 0;
+  std::uint64_t start_unix_microseconds = 0;  ///< nonces start here and grow
+  Time start_time = 0;
+  /// Datagrams of a full segment that the receive buffer holds; the window never exceeds it.
+  std::uint32_t receive_datagrams = 64;
+  bool ecn = false;  ///< send contributions as ECT(0)
+  Time ping_interval = second;
+  Time join_retry = 20 * millisecond;  ///< first; doubles up to ping_interval
+  Time min_retransmit = 2 * millisecond;
+  Time max_retransmit = 500 * millisecond;
+};
+
+enum class Reduction : std::uint8_t { sum, mean };
+
+using OperationId = std::uint64_t;
+
+/// What a user asks for. Spans stay valid until the completion has been taken. `input` and `output`
+/// may be the same span, but not overlap otherwise; any length, any alignment of float.
+struct Request {
+  wire::OperationKind kind = wire::OperationKind::sum;
+  Reduction reduction = Reduction::sum;
+  std::span<const float> input;  ///< sum; broadcast at the root
+  std::span<float> output;       ///< sum; broadcast: the vector, at every rank
+  wire::MemberId root = 0;       ///< broadcast
+  std::uint32_t user_tag = 0;
+  Time deadline = never;
+};
+
+/// How an operation ended.
+struct Completion {
+  OperationId id = 0;
+  Error error;
+  bool partial = false;                ///< some segment was forced before its threshold
+  std::uint32_t smallest_workers = 0;  ///< fewest workers in any segment's sum
+};
+
+/// One datagram to send: `head` then `payload`, to the switch's port base + shard, with this ToS.
+struct Outgoing {
+  std::array<std::uint8_t, wire::max_control_bytes> head{};
+  std::uint16_t head_size = 0;
+  std::uint16_t shard = 0;
+  std::uint8_t tos = 0;
+  Bytes payload;  ///< points into the user's vector; valid until the next call of receive() or submit()
+};
+
+enum class EngineState : std::uint8_t { idle, joining, forming, running, halted, left, failed };
+
+/// For people and tests; all counts since the engine was made.
+struct Statistics {
+  std::uint64_t contributions_sent = 0, retransmissions = 0, results = 0, duplicate_results = 0;
+  std::uint64_t gradient_bytes_sent = 0, gradient_bytes_received = 0;
+  std::uint64_t ecn_marks = 0, partial_results = 0, malformed = 0, ignored = 0;
+  std::uint64_t control_sent = 0, control_received = 0, resets = 0, timeouts = 0;
+  std::uint64_t operations_done = 0, operations_failed = 0;
+  std::uint32_t window_bytes = 0, in_flight_bytes = 0;
+  Time smoothed_rtt = 0, retransmit_timeout = 0;
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineOptions options);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  /// Starts joining; the outcome shows in state() and join_error(). Tried until `deadline`.
+  void join(Time now, Time deadline);
+  /// Sends Leave until answered or until `deadline`; operations in flight fail with closed.
+  void leave(Time now, Time deadline);
+
+  /// A UDP payload that came from the switch's address and a port in [base, base + shards).
+  void receive(Bytes datagram, wire::Ecn ecn, Time now);
+  /// Fills at most out.size() datagrams that may go now; gives how many.
+  std::size_t transmit(std::span<Outgoing> out, Time now);
+  void tick(Time now);
+  /// When tick() or transmit() has something to do without further input; `never` if it has not.
+  Time next_deadline() const;
+
+  /// Operations go in the same order on all members. Errors come as completions.
+  OperationId submit(const Request& request, Time now);
+  std::optional<Completion> take_completion();
+  /// Fails everything outstanding with `error` (the driver is going away).
+  void abandon(const Error& error);
+
+  // Operator-like requests that members may make; fire and forget, repeated until answered.
+  void request_reset(Time now);
+  void request_threshold(std::uint16_t threshold, Time now);
+  void request_halt(bool halted, Time now);
+  void request_force(std::uint32_t segment, std::uint32_t round, Time now);
+
+  EngineState state() const;
+  const Error& join_error() const;
+  wire::MemberId member() const;
+  /// The job as the switch last described it.
+  const wire::ReplyBody& job() const;
+  Statistics statistics() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace iswitch::agent

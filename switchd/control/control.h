@@ -1,0 +1,139 @@
+// Membership, admission, threshold, FBcast, Help, Halt, Reset: protocol.md section 6 for one level.
+// Pure: frames, notices, answers, operator requests and time come in as values; orders for the
+// datapath and frames for ports come out as values. One thread owns a Control.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "switchd/datapath/datapath.h"
+#include "wire/control.h"
+#include "wire/units.h"
+
+namespace iswitch::control {
+
+using datapath::JobId;
+using datapath::MemberId;
+using datapath::MemberMask;
+using datapath::PortId;
+
+/// A job as the config or an operator gives it.
+struct JobConfig {
+  JobId id = 0;
+  std::uint16_t members = 0;  ///< expected, 1..64
+  wire::Mode mode = wire::Mode::sync;
+  std::uint32_t slots = 1024;
+  std::uint32_t segment_bytes = 1440;
+  std::uint16_t threshold = 0;  ///< 0 follows the number of members
+  std::optional<std::uint16_t> history;  ///< none: 1, or 8 where sums may complete without everybody
+  std::optional<std::uint32_t> base_round;
+  bool udp_checksum = true;
+  std::vector<std::uint8_t> key;  ///< empty: none
+  Time force_after = 0;           ///< 0: never
+  bool evict_silent = false;
+  Time member_timeout = 5 * second;
+};
+/// The history that `config` asks for or implies (protocol.md section 4).
+std::uint16_t history_in_force(const JobConfig& config);
+
+struct SwitchConfig {
+  datapath::SwitchAddress address;
+  std::uint16_t shards = 1;
+  std::uint64_t start_unix_microseconds = 0;  ///< wall clock when monotonic time was start_time
+  Time start_time = 0;
+};
+
+/// A whole Ethernet frame for one port.
+struct OutFrame {
+  PortId port = 0;
+  std::vector<std::uint8_t> bytes;
+};
+
+/// What a call wants done, in order. The driver carries it out and empties it.
+struct Effects {
+  std::vector<datapath::Order> orders;
+  std::vector<OutFrame> frames;
+};
+
+// ---- state, for people
+
+struct MemberView {
+  datapath::MemberSpec spec;
+  std::uint32_t incarnation = 0;
+  Time joined_at = 0;
+  Time last_heard = 0;
+};
+
+struct JobView {
+  JobConfig config;  ///< key removed
+  wire::JobState state = wire::JobState::forming;
+  std::uint32_t base_round = 0;
+  std::uint16_t threshold = 0;         ///< in force
+  std::uint16_t threshold_wanted = 0;  ///< 0 follows the number of members
+  std::uint16_t history = 0;
+  std::vector<MemberView> members;  ///< by id
+};
+
+/// Counted per switch; names are "control_..." in the admin API.
+struct Counters {
+  std::uint64_t requests = 0;        ///< well-formed requests received
+  std::uint64_t replies_sent = 0;
+  std::uint64_t replies_received = 0;
+  std::uint64_t refused[16] = {};    ///< by wire::Status
+  std::uint64_t notices_sent = 0;    ///< unasked-for replies
+  std::uint64_t notices_limited = 0; ///< not sent because of the rate limit
+  std::uint64_t requests_sent = 0;   ///< Reset, Halt, Resume, Help, Leave to members
+  std::uint64_t joins = 0, leaves = 0, evictions = 0, replacements = 0, resets = 0;
+  std::uint64_t ignored = 0;         ///< nothing waits for it, or it came from nobody known
+};
+
+/// Outcome of an operator's request; `error` is one line, empty when it was done.
+struct OperatorReply {
+  std::string error;
+  std::vector<datapath::OpenSlot> open;  ///< list_slots
+};
+using OperatorDone = std::function<void(const OperatorReply&)>;
+
+class Control {
+ public:
+  /// Orders that install the configured jobs are in `effects` at once.
+  Control(const SwitchConfig& config, const std::vector<JobConfig>& jobs, Time now, Effects& effects);
+  ~Control();
+  Control(Control&&) noexcept;
+  Control& operator=(Control&&) noexcept;
+
+  void on_frame(const datapath::ControlFrame& frame, Time now, Effects& effects);
+  void on_notice(const datapath::Notice& notice, Time now, Effects& effects);
+  void on_answer(const datapath::Answer& answer, Time now, Effects& effects);
+  /// The datapath last saw a contribution of this member at `when`; the driver reports it now and then.
+  void heard(JobId job, MemberId member, Time when);
+  /// Repeats requests, evicts the silent. Call at next_deadline() or later.
+  void tick(Time now, Effects& effects);
+  Time next_deadline() const;
+
+  /// SIGTERM: a Leave notice to every member of every job. Nothing follows.
+  void leave_all(Time now, Effects& effects);
+
+  // The operator's acts. `done` is called once, at once or when the datapath has answered.
+  void add_job(const JobConfig& config, Time now, Effects& effects, OperatorDone done);
+  void remove_job(JobId job, Time now, Effects& effects, OperatorDone done);
+  void set_threshold(JobId job, std::uint16_t threshold, Time now, Effects& effects, OperatorDone done);
+  void force(JobId job, std::uint32_t segment, std::uint32_t round, Time now, Effects& effects, OperatorDone done);
+  void reset(JobId job, Time now, Effects& effects, OperatorDone done);
+  void halt(JobId job, bool halted, Time now, Effects& effects, OperatorDone done);
+  void remove_member(JobId job, MemberId member, Time now, Effects& effects, OperatorDone done);
+  void list_slots(JobId job, std::uint32_t limit, Time now, Effects& effects, OperatorDone done);
+
+  std::vector<JobView> jobs() const;
+  const Counters& counters() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace iswitch::control

@@ -1,0 +1,168 @@
+// What passes between the control side and a datapath (the software pipeline or the FPGA): values
+// only, so that the daemon sends them through rings, the simulator through its event queue, and a
+// driver turns them into register writes. Pure: depends on wire/ alone.
+//
+// Threads in the daemon: control makes orders and reads answers; one lcore executes an order against
+// its shard and fills the answer. Every order goes to every shard; control counts the answers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "wire/control.h"
+#include "wire/frame.h"
+#include "wire/units.h"
+
+namespace iswitch::datapath {
+
+using wire::JobId;
+using wire::MemberId;
+using wire::MemberMask;
+
+using PortId = std::uint16_t;
+inline constexpr unsigned max_ports = 64;
+using PortMask = std::uint64_t;
+
+/// The switch's own addresses and what makes a frame ours.
+struct SwitchAddress {
+  wire::Mac mac;
+  wire::FrameRules rules;  ///< ip, base port, shards, ToS values
+};
+
+/// What a job is, fixed while it exists. A child switch fills it from its parent's Join reply.
+struct JobSpec {
+  JobId id = 0;
+  wire::Mode mode = wire::Mode::sync;
+  wire::DataType data_type = wire::DataType::float32;
+  std::uint32_t slots = 1024;  ///< of the whole job; shard s owns the segments with segment mod shards = s
+  std::uint32_t segment_bytes = 1440;
+  std::uint16_t history = 1;  ///< results kept a slot, the last one included
+  bool udp_checksum = true;   ///< of results
+  Time force_after = 0;       ///< age at which an open sum is forced; 0 never
+};
+
+/// A row of the membership table as the datapath needs it.
+struct MemberSpec {
+  MemberId id = 0;
+  wire::MemberKind kind = wire::MemberKind::worker;
+  wire::Endpoint endpoint;
+  PortId ingress = 0;
+  std::uint16_t shards = 1;  ///< of a child switch
+  bool operator==(const MemberSpec&) const = default;
+};
+
+// ---- orders
+
+/// Make the job's tables; it refuses contributions until Start.
+struct Install {
+  JobSpec job;
+};
+/// Forget the job and give back its buffers.
+struct Remove {};
+/// Refuse contributions, clear every slot, answer the highest round seen.
+struct Stop {};
+/// Accept contributions from now on; an unused slot's last round is base_round - 1.
+struct Start {
+  std::uint32_t base_round = 0;
+};
+/// Refuse contributions (or accept them again), keeping every slot.
+struct SetHalted {
+  bool halted = false;
+};
+/// Add a member's row or replace it.
+struct PutMember {
+  MemberSpec member;
+};
+/// Remove a member's row. Its parts stay in open sums; those that are complete without it complete.
+struct DropMember {
+  MemberId member = 0;
+};
+/// Threshold of sums opened from now on; 0 follows the number of members.
+struct SetThreshold {
+  std::uint16_t threshold = 0;
+};
+/// Complete an open sum now, marked PARTIAL (FBcast).
+struct Force {
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
+};
+/// Help: send a kept result to `member`, or tell what is missing from the open sum.
+struct Replay {
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
+  MemberId member = 0;
+};
+/// Answer the job's open sums (for people; at most `limit`).
+struct ListSlots {
+  std::uint32_t limit = 0;
+};
+
+struct Order {
+  std::uint64_t number = 0;  ///< grows by one; answers carry it
+  JobId job = 0;
+  std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, SetThreshold, Force, Replay,
+               ListSlots>
+      what;
+};
+
+// ---- answers
+
+enum class SlotState : std::uint8_t {
+  not_mine,  ///< another shard's segment
+  none,      ///< neither open nor kept
+  kept,      ///< result kept; Replay: sent again. Force: it is complete already
+  open,      ///< Replay: `missing` tells who. Force: it was open, now forced
+};
+
+struct OpenSlot {
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
+  Time opened_at = 0;
+  MemberMask members = 0;  ///< in the sum
+  MemberMask missing = 0;  ///< direct members not in it
+  std::uint32_t workers = 0;
+  std::uint32_t bytes = 0;
+};
+
+struct Answer {
+  std::uint64_t number = 0;
+  std::uint16_t shard = 0;
+  bool ok = true;  ///< false: no such job here, or no memory for its tables
+  std::uint32_t highest_round = 0;  ///< Stop; base_round - 1 where nothing was seen
+  SlotState slot = SlotState::not_mine;
+  MemberMask missing = 0;
+  std::vector<OpenSlot> open;  ///< ListSlots
+};
+
+// ---- what a datapath tells unasked
+
+/// A control packet addressed to this switch, cut to its IPv4 length, checked by parse_frame.
+struct ControlFrame {
+  PortId ingress = 0;
+  std::uint16_t size = 0;
+  std::array<std::uint8_t, wire::encapsulation_bytes + wire::max_control_bytes> bytes{};
+  Bytes view() const { return {bytes.data(), size}; }
+};
+
+/// A contribution was refused in a way that somebody should be told (protocol.md sections 4 and 6).
+/// Datapaths coalesce notices per member; control limits the rate of what it sends.
+struct Notice {
+  enum class Kind : std::uint8_t {
+    not_a_member,  ///< source and ingress match no row: tell the source
+    not_running,   ///< forming or halted: tell `member`
+    gone,          ///< stale and not kept, at a root: tell `member`
+    mismatch,      ///< another tag or length: tell `member` and `others`
+  };
+  Kind kind = Kind::not_a_member;
+  JobId job = 0;
+  MemberId member = 0;  ///< claimed, for not_a_member
+  PortId ingress = 0;
+  wire::Endpoint source;
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
+  MemberMask others = 0;  ///< mismatch: members already in the sum
+};
+
+}  // namespace iswitch::datapath

@@ -1,0 +1,52 @@
+// What goes into the pipeline and what comes out of it.
+#pragma once
+
+#include <cstdint>
+
+#include "switchd/datapath/datapath.h"
+#include "wire/frame.h"
+#include "wire/result_header.h"
+
+namespace iswitch::pipeline {
+
+using datapath::MemberMask;
+using datapath::PortId;
+using datapath::PortMask;
+
+inline constexpr unsigned max_burst = 64;
+
+/// A received frame. The driver owns the bytes, keeps them until run() has returned, and frees every
+/// frame that the sink did not take by forward().
+struct Frame {
+  const std::uint8_t* bytes = nullptr;
+  std::uint32_t size = 0;
+  PortId port = 0;
+  wire::Offload offload;
+  Bytes view() const { return {bytes, size}; }
+};
+
+/// Where one member's copies go.
+struct Destination {
+  PortId port = 0;
+  wire::ResultTemplate header;
+};
+
+/// One result for the members in `to`. `payload` is owned by the pipeline during the call; a sink
+/// that keeps it takes a share for each copy. For member m, `destinations[m].header.write(fields,
+/// out)` makes the copy's 64 header bytes.
+template <class Handle>
+struct Delivery {
+  wire::ResultFields fields;
+  Handle payload{};  ///< null when the result is empty
+  MemberMask to = 0;
+  const Destination* destinations = nullptr;  ///< indexed by member id
+};
+
+// A Sink has, called by the pipeline within run(), execute() and housekeep():
+//   void forward(unsigned index, PortMask ports)          frame burst[index] goes out of these ports as it is
+//   void transmit(PortId port, Bytes frame)               a short frame made here (ARP, ICMP echo); copied
+//   bool control(const datapath::ControlFrame& frame)     false: no room, counted as a drop
+//   void notice(const datapath::Notice& notice)
+//   void result(const Delivery<Handle>& delivery)
+
+}  // namespace iswitch::pipeline

@@ -1,0 +1,32 @@
+// The Internet checksum (RFC 1071), in pieces, so that a shared payload is summed only once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/units.h"
+
+namespace iswitch::wire {
+
+/// One's-complement sum of 16-bit words in memory order (not byte-swapped), unfolded. Sums of pieces
+/// may be added when each piece but the last has an even length.
+using PartialSum = std::uint64_t;
+
+PartialSum partial_sum(Bytes bytes);
+
+/// Folds to 16 bits, in memory order, not complemented.
+inline constexpr std::uint16_t fold(PartialSum sum) {
+  sum = (sum & 0xFFFF'FFFF) + (sum >> 32);
+  sum = (sum & 0xFFFF'FFFF) + (sum >> 32);
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  sum = (sum & 0xFFFF) + (sum >> 16);
+  return static_cast<std::uint16_t>(sum);
+}
+
+/// The field's value in memory order (store with memcpy, not as big-endian).
+inline constexpr std::uint16_t checksum_field(PartialSum sum) {
+  return static_cast<std::uint16_t>(~fold(sum));
+}
+
+}  // namespace iswitch::wire

@@ -1,0 +1,153 @@
+// Control messages (protocol.md section 6): header, body, 16-byte tag.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "wire/address.h"
+#include "wire/header.h"
+
+namespace iswitch::wire {
+
+enum class Action : std::uint8_t {
+  join = 1,
+  leave = 2,
+  reset = 3,
+  set_threshold = 4,
+  force_broadcast = 5,
+  help = 6,
+  halt = 7,
+  resume = 8,
+  ping = 9
+};
+const char* action_name(Action action);  ///< "join", ..., "unknown"
+
+enum class Status : std::uint16_t {
+  ok = 0,
+  no_such_job = 1,
+  not_a_member = 2,
+  job_full = 3,
+  bad_tag = 4,
+  bad_value = 5,
+  unsupported = 6,
+  gone = 7,
+  halted = 8,
+  parent_not_ready = 9,
+  replayed_nonce = 10,
+  mismatch = 11
+};
+const char* status_name(Status status);  ///< "ok", "no such job", ...
+
+enum class JobState : std::uint8_t { forming = 0, running = 1, halted = 2 };
+const char* job_state_name(JobState state);
+
+enum class MemberKind : std::uint8_t { worker = 0, child_switch = 1 };
+
+struct JoinBody {
+  static constexpr std::size_t bytes = 16;
+  MemberKind kind = MemberKind::worker;
+  DataType data_type = DataType::float32;
+  Mode mode = Mode::sync;
+  MemberId wanted_member = no_member;
+  std::uint16_t shards = 0;             ///< of a child switch; 0 from a worker
+  std::uint32_t max_segment_bytes = 0;  ///< most the joiner can take
+  std::uint32_t incarnation = 0;        ///< random at each start of the member
+  bool operator==(const JoinBody&) const = default;
+};
+
+struct ReplyBody {
+  static constexpr std::size_t bytes = 40;
+  Status status = Status::ok;
+  JobState state = JobState::forming;
+  Mode mode = Mode::sync;
+  DataType data_type = DataType::float32;
+  MemberId member = no_member;
+  std::uint16_t members_now = 0;
+  std::uint16_t members_expected = 0;
+  std::uint16_t threshold = 0;
+  std::uint16_t shards = 0;
+  std::uint32_t segment_bytes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t base_round = 0;
+  std::uint16_t history = 0;
+  std::uint64_t missing = 0;  ///< Help: direct members not in the sum; 7 and 11: segment << 32 | round
+  bool operator==(const ReplyBody&) const = default;
+};
+
+/// Body of FBcast and Help.
+struct SlotBody {
+  static constexpr std::size_t bytes = 8;
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
+};
+
+inline constexpr std::size_t tag_bytes = 16;
+using Tag = std::array<std::uint8_t, tag_bytes>;
+
+/// Length of a request's body for an action (Join 16, Reset 4, SetH 2, FBcast and Help 8, else 0).
+std::size_t request_body_bytes(Action action);
+inline constexpr std::size_t max_control_bytes = header_bytes + ReplyBody::bytes + tag_bytes;
+
+// Readers expect the length that parse_message has already checked. Values outside their
+// enumeration (kind, mode, data type, state) and non-zero reserved bytes give nothing.
+std::optional<JoinBody> read_join(Bytes body);
+std::optional<ReplyBody> read_reply(Bytes body);
+SlotBody read_slot(Bytes body);
+std::uint32_t read_reset(Bytes body);          ///< base_round
+std::uint16_t read_set_threshold(Bytes body);  ///< H
+
+/// A job's key: the file's bytes, 16 to 1024; empty means the job has none.
+using Key = std::span<const std::uint8_t>;
+
+/// HMAC-SHA256-128 over header and body, the client's IPv4 address and UDP port; zeros without a
+/// key. The client is the requester, in both directions.
+Tag control_tag(Key key, Bytes header_and_body, Ipv4 client, std::uint16_t client_port);
+/// Constant-time comparison of the tag that ends `datagram` with the right one.
+bool tag_is_right(Key key, Bytes datagram, Ipv4 client, std::uint16_t client_port);
+
+/// Bytes of one whole control datagram (UDP payload).
+struct ControlDatagram {
+  std::array<std::uint8_t, max_control_bytes> bytes{};
+  std::size_t size = 0;
+  Bytes view() const { return {bytes.data(), size}; }
+};
+
+/// Who a control datagram is tagged for.
+struct Client {
+  Key key;
+  Ipv4 ip;
+  std::uint16_t udp_port = 0;
+};
+
+/// What every control packet's header says. Round carries the request id, set the nonce.
+struct ControlHeader {
+  Action action = Action::ping;
+  JobId job = 0;
+  MemberId member = no_member;
+  std::uint32_t request_id = 0;
+  std::uint64_t nonce = 0;
+};
+
+ControlDatagram write_join(const ControlHeader& header, const JoinBody& body, const Client& client);
+/// Leave, Halt, Resume, Ping.
+ControlDatagram write_plain_request(const ControlHeader& header, const Client& client);
+ControlDatagram write_reset(const ControlHeader& header, std::uint32_t base_round, const Client& client);
+ControlDatagram write_set_threshold(const ControlHeader& header, std::uint16_t threshold, const Client& client);
+/// FBcast, Help.
+ControlDatagram write_slot_request(const ControlHeader& header, const SlotBody& body, const Client& client);
+ControlDatagram write_reply(const ControlHeader& header, const ReplyBody& body, const Client& client);
+
+/// Operation tag of a contribution (protocol.md section 2): CRC-32C (Castagnoli) over the fields.
+enum class OperationKind : std::uint8_t { sum = 0, broadcast = 1, barrier = 2 };
+struct Operation {
+  OperationKind kind = OperationKind::sum;
+  DataType data_type = DataType::float32;
+  std::uint32_t root = 0;
+  std::uint64_t elements = 0;
+  std::uint32_t user_tag = 0;
+};
+std::uint32_t operation_tag(const Operation& operation);
+
+}  // namespace iswitch::wire

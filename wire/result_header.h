@@ -1,0 +1,45 @@
+// Fast path for results: one payload, its checksum summed once, 64 header bytes patched per member.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "wire/checksum.h"
+#include "wire/frame.h"
+
+namespace iswitch::wire {
+
+/// What a result says, the same for every member it goes to.
+struct ResultFields {
+  JobId job = 0;
+  std::uint8_t flags = 0;       ///< data type, ECN-ECHO, PARTIAL
+  std::uint16_t workers = 0;    ///< in the sum
+  std::uint32_t round = 0;
+  std::uint32_t segment = 0;
+  MemberMask members = 0;       ///< direct members in the sum
+  std::uint32_t payload_bytes = 0;
+  PartialSum payload_sum = 0;   ///< partial_sum of the payload; 0 where checksums are off
+};
+
+/// Everything of a member's 64 header bytes that does not change from result to result, and the
+/// partial sums of it. Built when the member joins.
+class ResultTemplate {
+ public:
+  ResultTemplate() = default;
+  /// `route.to.udp_port` is the member's port; a child switch takes results for segment s on
+  /// udp_port + s mod member_shards. `udp_checksum` false sends checksum 0.
+  ResultTemplate(const Route& route, std::uint16_t member_shards, bool udp_checksum);
+
+  /// Writes bytes [0, 64) of the frame: Ethernet, IPv4, UDP and iSwitch header, checksums right.
+  void write(const ResultFields& result, std::uint8_t* out) const;
+
+ private:
+  std::array<std::uint8_t, encapsulation_bytes> bytes_{};
+  PartialSum ip_sum_ = 0;      // IPv4 header without total length and checksum
+  PartialSum pseudo_sum_ = 0;  // addresses, protocol, source port; no lengths, no destination port
+  std::uint16_t port_ = 0;
+  std::uint16_t shards_ = 1;
+  bool udp_checksum_ = true;
+};
+
+}  // namespace iswitch::wire
