@@ -68,6 +68,7 @@ namespace iswitch::pipeline {
   X(l2_drop_to_self, true) /* to the switch's own address, and nothing it answers */         \
   X(l2_drop_no_port, true)                                                                   \
   X(l2_drop_bad_source, true)                                                                \
+  X(l2_drop_link_local, true) /* spanning tree, pause, LLDP: never forwarded */              \
   X(l2_drop_runt, true)                                                                      \
   X(local_arp_answered, true)                                                                \
   X(local_echo_answered, true)                                                               \
