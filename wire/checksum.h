@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "wire/units.h"
 
@@ -13,6 +14,14 @@ namespace iswitch::wire {
 using PartialSum = std::uint64_t;
 
 PartialSum partial_sum(Bytes bytes);
+
+/// One way to compute partial_sum. All agree after fold(); partial_sum is the last one of the list.
+struct ChecksumVariant {
+  const char* name = nullptr;
+  PartialSum (*sum)(Bytes) = nullptr;
+};
+/// Those that this processor can run, plainest first (for tests and benchmarks).
+std::span<const ChecksumVariant> checksum_variants();
 
 /// Folds to 16 bits, in memory order, not complemented.
 inline constexpr std::uint16_t fold(PartialSum sum) {

@@ -70,6 +70,7 @@ enum class Fault : std::uint8_t {
   ip_checksum,
   udp_length,         ///< UDP length differs from the IPv4 payload
   udp_checksum,
+  control_port,       ///< control to another port than base
   // message
   short_header,       ///< fewer than 22 bytes
   version,

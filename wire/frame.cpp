@@ -1,0 +1,190 @@
+#include "wire/frame.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/bytes.h"
+#include "wire/checksum.h"
+
+namespace iswitch::wire {
+namespace {
+
+constexpr std::uint16_t ether_type_ipv4 = 0x0800;
+constexpr std::uint16_t ether_type_vlan = 0x8100;
+constexpr std::uint16_t ether_type_qinq = 0x88A8;
+constexpr std::size_t ether_type_at = 12;
+constexpr std::size_t vlan_tag_bytes = 4;
+
+// Offsets within the IPv4 header, then within the UDP header.
+constexpr std::size_t tos_at = 1;
+constexpr std::size_t total_length_at = 2;
+constexpr std::size_t fragment_at = 6;
+constexpr std::size_t ttl_at = 8;
+constexpr std::size_t protocol_at = 9;
+constexpr std::size_t ip_checksum_at = 10;
+constexpr std::size_t source_ip_at = 12;
+constexpr std::size_t destination_ip_at = 16;
+constexpr std::size_t destination_port_at = 2;
+constexpr std::size_t udp_length_at = 4;
+constexpr std::size_t udp_checksum_at = 6;
+
+constexpr std::uint8_t version_and_ihl = 0x45;
+constexpr std::uint8_t protocol_udp = 17;
+constexpr std::uint8_t time_to_live = 64;
+constexpr std::uint16_t dont_fragment = 0x4000;
+constexpr std::uint16_t fragment_bits = 0x3FFF;  // more fragments, offset
+constexpr std::uint8_t dscp_mask = 0xFC;
+
+PartialSum memory_order(std::uint16_t value) { return __builtin_bswap16(value); }
+
+PartialSum ip_header_sum(const std::uint8_t* ip) {
+  std::uint64_t a;
+  std::uint64_t b;
+  std::uint32_t c;
+  std::memcpy(&a, ip, sizeof a);
+  std::memcpy(&b, ip + 8, sizeof b);
+  std::memcpy(&c, ip + 16, sizeof c);
+  return (a & 0xFFFF'FFFF) + (a >> 32) + (b & 0xFFFF'FFFF) + (b >> 32) + c;
+}
+
+/// Pseudo header, UDP header and its payload; `udp` is what the UDP length says.
+PartialSum udp_sum(const std::uint8_t* ip, Bytes udp) {
+  std::uint64_t addresses;
+  std::memcpy(&addresses, ip + source_ip_at, sizeof addresses);
+  return (addresses & 0xFFFF'FFFF) + (addresses >> 32) + memory_order(protocol_udp) +
+         memory_order(static_cast<std::uint16_t>(udp.size())) + partial_sum(udp);
+}
+
+/// The destination IP, DSCP and protocol of at least 20 bytes that should be an IPv4 header.
+bool addressed_to_us(const FrameRules& rules, const std::uint8_t* ip) {
+  const std::uint8_t dscp = ip[tos_at] & dscp_mask;
+  return load_be32(ip + destination_ip_at) == rules.ip.value && ip[protocol_at] == protocol_udp &&
+         (dscp == (rules.data_tos & dscp_mask) || dscp == (rules.control_tos & dscp_mask)) &&
+         ip[0] >> 4 == 4;
+}
+
+bool is_our_port(const FrameRules& rules, std::uint16_t port) {
+  return static_cast<std::uint16_t>(port - rules.udp_port) < rules.ports;
+}
+
+/// What stands between an IPv4 header and its UDP header being read at its usual place.
+Fault header_fault(const std::uint8_t* ip) {
+  if (ip[0] != version_and_ihl) return Fault::ip_options;
+  if ((load_be16(ip + fragment_at) & fragment_bits) != 0) return Fault::fragment;
+  return Fault::none;
+}
+
+/// `ip` has been found addressed to us. Where the ports cannot be read, it is taken as ours.
+bool may_be_our_port(const FrameRules& rules, Bytes ip) {
+  constexpr std::size_t end = ipv4_bytes + destination_port_at + 2;
+  if (header_fault(ip.data()) != Fault::none || ip.size() < end) return true;
+  return is_our_port(rules, load_be16(ip.data() + end - 2));
+}
+
+/// A frame without an IPv4 EtherType: ours only as one that hides our packet behind VLAN tags.
+ParsedFrame parse_other(const FrameRules& rules, Bytes frame) {
+  std::size_t at = ether_type_at;
+  while (frame.size() >= at + vlan_tag_bytes + 2) {
+    const std::uint16_t type = load_be16(frame.data() + at);
+    if (type != ether_type_vlan && type != ether_type_qinq) break;
+    at += vlan_tag_bytes;
+  }
+  if (at == ether_type_at || load_be16(frame.data() + at) != ether_type_ipv4) return {};
+  const Bytes ip = frame.subspan(at + 2);
+  if (ip.size() < ipv4_bytes || !addressed_to_us(rules, ip.data()) || !may_be_our_port(rules, ip))
+    return {};
+  return {Origin::ours, Fault::vlan};
+}
+
+/// IPv4 and UDP rules of a frame that is ours, up to the message, which is returned in `datagram`.
+Fault check_encapsulation(Bytes frame, Offload offload, Bytes& datagram) {
+  if (frame.size() < encapsulation_bytes) return Fault::truncated;
+  const std::uint8_t* ip = frame.data() + ethernet_bytes;
+  const std::size_t total = load_be16(ip + total_length_at);
+  if (total < ipv4_bytes + udp_bytes || total > frame.size() - ethernet_bytes)
+    return Fault::truncated;
+  if (!offload.ip_checksum_good && fold(ip_header_sum(ip)) != 0xFFFF) return Fault::ip_checksum;
+  const Bytes udp = frame.subspan(ethernet_bytes + ipv4_bytes, total - ipv4_bytes);
+  if (load_be16(udp.data() + udp_length_at) != udp.size()) return Fault::udp_length;
+  if (!offload.udp_checksum_good && load_be16(udp.data() + udp_checksum_at) != 0 &&
+      fold(udp_sum(ip, udp)) != 0xFFFF)
+    return Fault::udp_checksum;
+  datagram = udp.subspan(udp_bytes);
+  return Fault::none;
+}
+
+Fault check_kind(const FrameRules& rules, std::uint8_t tos, std::uint16_t port,
+                 const Header& header) {
+  const std::uint8_t right = header.is_data() ? rules.data_tos : rules.control_tos;
+  if (((tos ^ right) & dscp_mask) != 0) return Fault::type;
+  if (!header.is_data() && port != rules.udp_port) return Fault::control_port;
+  return Fault::none;
+}
+
+}  // namespace
+
+ParsedFrame parse_frame(const FrameRules& rules, Bytes frame, Offload offload, Packet& packet) {
+  if (frame.size() < ethernet_bytes + ipv4_bytes) return {};
+  const std::uint8_t* p = frame.data();
+  if (load_be16(p + ether_type_at) != ether_type_ipv4) return parse_other(rules, frame);
+  const std::uint8_t* ip = p + ethernet_bytes;
+  if (!addressed_to_us(rules, ip) || !may_be_our_port(rules, frame.subspan(ethernet_bytes)))
+    return {};
+
+  const auto ours = [](Fault fault) { return ParsedFrame{Origin::ours, fault}; };
+  if (const Fault fault = header_fault(ip); fault != Fault::none) return ours(fault);
+  Bytes datagram;
+  if (const Fault fault = check_encapsulation(frame, offload, datagram); fault != Fault::none)
+    return ours(fault);
+  if (const Fault fault = parse_message(datagram, packet.message); fault != Fault::none)
+    return ours(fault);
+
+  const std::uint8_t* udp = ip + ipv4_bytes;
+  std::memcpy(packet.destination_mac.bytes.data(), p, 6);
+  std::memcpy(packet.source.mac.bytes.data(), p + 6, 6);
+  packet.source.ip.value = load_be32(ip + source_ip_at);
+  packet.source.udp_port = load_be16(udp);
+  packet.destination_port = load_be16(udp + destination_port_at);
+  packet.ecn = static_cast<Ecn>(ip[tos_at] & 3);
+  return ours(check_kind(rules, ip[tos_at], packet.destination_port, packet.message.header));
+}
+
+void write_encapsulation(const Route& route, std::size_t message_bytes, std::uint8_t* out) {
+  std::memcpy(out, route.to.mac.bytes.data(), 6);
+  std::memcpy(out + 6, route.from.mac.bytes.data(), 6);
+  store_be16(out + ether_type_at, ether_type_ipv4);
+
+  std::uint8_t* ip = out + ethernet_bytes;
+  std::memset(ip, 0, ipv4_bytes);
+  ip[0] = version_and_ihl;
+  ip[tos_at] = route.tos;
+  store_be16(ip + total_length_at,
+             static_cast<std::uint16_t>(ipv4_bytes + udp_bytes + message_bytes));
+  store_be16(ip + fragment_at, dont_fragment);
+  ip[ttl_at] = time_to_live;
+  ip[protocol_at] = protocol_udp;
+  store_be32(ip + source_ip_at, route.from.ip.value);
+  store_be32(ip + destination_ip_at, route.to.ip.value);
+  const std::uint16_t checksum = checksum_field(ip_header_sum(ip));
+  std::memcpy(ip + ip_checksum_at, &checksum, sizeof checksum);
+
+  std::uint8_t* udp = ip + ipv4_bytes;
+  store_be16(udp, route.from.udp_port);
+  store_be16(udp + destination_port_at, route.to.udp_port);
+  store_be16(udp + udp_length_at, static_cast<std::uint16_t>(udp_bytes + message_bytes));
+  store_be16(udp + udp_checksum_at, 0);
+}
+
+void set_udp_checksum(std::span<std::uint8_t> frame) {
+  if (frame.size() < encapsulation_bytes) return;
+  const std::uint8_t* ip = frame.data() + ethernet_bytes;
+  std::uint8_t* udp = frame.data() + ethernet_bytes + ipv4_bytes;
+  const std::size_t length = std::min<std::size_t>(load_be16(udp + udp_length_at),
+                                                   frame.size() - ethernet_bytes - ipv4_bytes);
+  store_be16(udp + udp_checksum_at, 0);
+  const std::uint16_t checksum = checksum_field(udp_sum(ip, {udp, length}));
+  const std::uint16_t field = checksum == 0 ? 0xFFFF : checksum;
+  std::memcpy(udp + udp_checksum_at, &field, sizeof field);
+}
+
+}  // namespace iswitch::wire
