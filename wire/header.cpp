@@ -59,7 +59,7 @@ const char* fault_name(Fault fault) {
 }
 
 void write_header(const Header& header, std::uint8_t* out) {
-  out[0] = static_cast<std::uint8_t>(version << 4 | static_cast<unsigned>(header.type));
+  out[0] = static_cast<std::uint8_t>(protocol_version << 4 | static_cast<unsigned>(header.type));
   out[1] = header.flags;
   store_be16(out + 2, header.job);
   store_be16(out + 4, header.member);
@@ -71,7 +71,7 @@ void write_header(const Header& header, std::uint8_t* out) {
 Fault parse_message(Bytes datagram, Message& out) {
   if (datagram.size() < header_bytes) return Fault::short_header;
   const std::uint8_t first = datagram[0];
-  if (first >> 4 != version) return Fault::version;
+  if (first >> 4 != protocol_version) return Fault::version;
   if ((first & 0x0F) > static_cast<std::uint8_t>(Type::reply)) return Fault::type;
   out.header = read_header(datagram.data());
   out.payload = datagram.subspan(header_bytes);

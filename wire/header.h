@@ -12,7 +12,7 @@ using JobId = std::uint16_t;
 using MemberId = std::uint16_t;      ///< 0..63; no_member where there is none yet
 using MemberMask = std::uint64_t;    ///< bit i = member i
 
-inline constexpr unsigned version = 1;
+inline constexpr unsigned protocol_version = 1;
 inline constexpr std::size_t header_bytes = 22;
 inline constexpr unsigned max_members = 64;
 inline constexpr MemberId no_member = 0xFFFF;

@@ -22,7 +22,7 @@ PartialSum memory_order(std::uint16_t value) { return __builtin_bswap16(value); 
 // stall on the store buffer. All fields lie at even offsets, so that a 32-bit field may be added
 // whole: 2^16 is 1 in one's-complement arithmetic.
 PartialSum header_sum(const Header& header) {
-  const std::uint64_t first = version << 12 | static_cast<unsigned>(header.type) << 8;
+  const std::uint64_t first = protocol_version << 12 | static_cast<unsigned>(header.type) << 8;
   return first + header.flags + header.job + header.member + header.round + header.segment +
          (header.set >> 32) + (header.set & 0xFFFF'FFFF);
 }
