@@ -39,6 +39,9 @@ struct JobConfig {
 };
 /// The history that `config` asks for or implies (protocol.md section 4).
 std::uint16_t history_in_force(const JobConfig& config);
+/// What is wrong with `config`, one line each that names the field, the value and what is allowed;
+/// empty when nothing is.
+std::vector<std::string> job_config_errors(const JobConfig& config);
 
 struct SwitchConfig {
   datapath::SwitchAddress address;
@@ -76,6 +79,7 @@ struct JobView {
   std::uint16_t threshold_wanted = 0;  ///< 0 follows the number of members
   std::uint16_t history = 0;
   std::vector<MemberView> members;  ///< by id
+  std::string fault;                ///< why it cannot run (one line); empty: it can
 };
 
 /// Counted per switch; names are "control_..." in the admin API.

@@ -111,9 +111,10 @@ struct Order {
 
 enum class SlotState : std::uint8_t {
   not_mine,  ///< another shard's segment
-  none,      ///< neither open nor kept
+  none,      ///< neither open nor kept; that sum may still come
   kept,      ///< result kept; Replay: sent again. Force: it is complete already
   open,      ///< Replay: `missing` tells who. Force: it was open, now forced
+  gone,      ///< Replay: not newer than the slot's last round and not kept
 };
 
 struct OpenSlot {
