@@ -1,0 +1,114 @@
+// Kernel UDP: one socket connected to the switch's control port. Moves datagrams and knows nothing
+// of segments, rounds or operations. Never blocks; one caller at a time.
+//
+// The switch sends everything from its base port, so the kernel's own filter of a connected socket
+// keeps third parties out; contributions for shard s go to port base + s by an explicit address.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "agent/engine/engine.h"
+#include "wire/address.h"
+#include "wire/frame.h"
+
+namespace iswitch::agent {
+
+struct UdpOptions {
+  wire::Ipv4 switch_ip;
+  std::uint16_t base_port = wire::default_udp_port;
+  wire::Ipv4 local_ip;                            ///< 0.0.0.0: what the route gives
+  std::uint16_t local_port = 0;                   ///< 0: any
+  std::uint32_t receive_buffer_bytes = 4u << 20;  ///< asked for; what the kernel grants counts
+  std::uint32_t send_buffer_bytes = 1u << 20;
+  bool segmentation_offload = true;  ///< UDP_SEGMENT, until the kernel refuses it
+  bool receive_offload = true;       ///< UDP_GRO, where the kernel has it
+};
+
+/// A UDP payload that came from the switch. The view is valid until the next receive().
+struct Received {
+  Bytes datagram;
+  wire::Ecn ecn = wire::Ecn::not_ect;
+};
+
+/// What the kernel charges against SO_RCVBUF for one received frame (its "truesize"): the frame,
+/// head room and shared info in an allocation of the kernel's size classes, and the sk_buff itself.
+std::uint32_t receive_cost(std::uint32_t frame_bytes);
+
+class UdpTransport {
+ public:
+  struct Counts {
+    std::uint64_t send_calls = 0, receive_calls = 0;  ///< system calls
+    std::uint64_t datagrams_sent = 0, datagrams_received = 0;
+    std::uint64_t send_errors = 0;  ///< datagrams that the kernel refused; lost like any other loss
+    std::uint64_t truncated = 0;    ///< received, larger than any datagram of the protocol
+  };
+
+  /// Binds and connects. The error's text names the addresses and what to do.
+  static std::variant<std::unique_ptr<UdpTransport>, Error> open(const UdpOptions& options);
+  ~UdpTransport();
+  UdpTransport(const UdpTransport&) = delete;
+  UdpTransport& operator=(const UdpTransport&) = delete;
+
+  int fd() const { return fd_; }
+  /// The address that the switch sees, as long as nothing translates it on the way.
+  wire::Ipv4 local_ip() const { return local_ip_; }
+  std::uint16_t local_port() const { return local_port_; }
+  /// MTU of the path as the kernel knows it now.
+  std::uint32_t path_mtu() const;
+  /// Largest segment, a multiple of 32, that fits the path's MTU; 0 when none does.
+  std::uint32_t max_segment_bytes() const;
+  /// Datagrams with a full segment that the granted receive buffer holds with the reader at work.
+  std::uint32_t receive_datagrams(std::uint32_t segment_bytes) const;
+  std::uint32_t granted_receive_buffer() const { return granted_receive_buffer_; }
+
+  /// Takes all of them. What the kernel's full send buffer has no room for is copied and kept:
+  /// while blocked(), wait for the socket to become writable, call flush(), and send nothing new.
+  void send(std::span<const Outgoing> datagrams);
+  bool blocked() const { return backlog_next_ < backlog_.size(); }
+  void flush();
+
+  /// One batch of what has come; empty when nothing has.
+  std::span<const Received> receive();
+
+  /// errno of the last datagram that was refused or bounced (ICMP), 0 when one has come in since.
+  int trouble() const { return trouble_; }
+  const Counts& counts() const { return counts_; }
+  bool segmentation_offload() const { return segmentation_offload_; }
+
+ private:
+  struct Batch;
+  /// A datagram kept because the send buffer was full; owns its payload.
+  struct Kept {
+    Outgoing datagram;
+    std::vector<std::uint8_t> payload;
+  };
+
+  explicit UdpTransport(int fd);
+  std::size_t fill_batch(std::span<const Outgoing> datagrams);
+  /// Gives how many of `datagrams` are done with (sent or lost); fewer: the send buffer is full.
+  std::size_t send_some(std::span<const Outgoing> datagrams);
+  void keep(std::span<const Outgoing> datagrams);
+
+  int fd_;
+  sockaddr_in switch_{};
+  wire::Ipv4 local_ip_;
+  std::uint16_t local_port_ = 0;
+  std::uint32_t granted_receive_buffer_ = 0;
+  bool segmentation_offload_ = false;
+  bool receive_offload_ = false;
+  int trouble_ = 0;
+  std::vector<Kept> backlog_;
+  std::size_t backlog_next_ = 0;
+  std::unique_ptr<Batch> batch_;  // message headers, buffers and control blocks of one system call
+  std::vector<Received> received_;
+  Counts counts_;
+};
+
+}  // namespace iswitch::agent
