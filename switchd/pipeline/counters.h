@@ -26,6 +26,7 @@ namespace iswitch::pipeline {
   X(parse_drop_ip_checksum, true)                                                            \
   X(parse_drop_udp_length, true)                                                             \
   X(parse_drop_udp_checksum, true)                                                           \
+  X(parse_drop_control_port, true)                                                           \
   X(parse_drop_short_header, true)                                                           \
   X(parse_drop_version, true)                                                                \
   X(parse_drop_type, true)                                                                   \

@@ -15,8 +15,8 @@ using datapath::PortMask;
 
 inline constexpr unsigned max_burst = 64;
 
-/// A received frame. The driver owns the bytes, keeps them until run() has returned, and frees every
-/// frame that the sink did not take by forward().
+/// A received frame. The driver owns the bytes, keeps them until run() has returned, and frees
+/// every frame that the sink did not take by forward().
 struct Frame {
   const std::uint8_t* bytes = nullptr;
   std::uint32_t size = 0;
@@ -43,10 +43,10 @@ struct Delivery {
 };
 
 // A Sink has, called by the pipeline within run(), execute() and housekeep():
-//   void forward(unsigned index, PortMask ports)          frame burst[index] goes out of these ports as it is
-//   void transmit(PortId port, Bytes frame)               a short frame made here (ARP, ICMP echo); copied
-//   bool control(const datapath::ControlFrame& frame)     false: no room, counted as a drop
-//   void notice(const datapath::Notice& notice)
-//   void result(const Delivery<Handle>& delivery)
+//   void forward(unsigned index, PortMask ports)          frame burst[index] goes out of these
+//   ports as it is void transmit(PortId port, Bytes frame)               a short frame made here
+//   (ARP, ICMP echo); copied bool control(const datapath::ControlFrame& frame)     false: no room,
+//   counted as a drop void notice(const datapath::Notice& notice) void result(const
+//   Delivery<Handle>& delivery)
 
 }  // namespace iswitch::pipeline

@@ -1,21 +1,42 @@
 // The aggregation pipeline of one shard: parse > classify > aggregate > deliver, the layer-2 switch
-// and the switch's own ARP and ICMP beside it. Pure: no DPDK, clock, thread or log. One lcore owns a
-// Pipeline; counters and last-heard times may be read from elsewhere (relaxed atomics).
+// and the switch's own ARP and ICMP beside it. Pure: no DPDK, clock, thread or log. One lcore owns
+// a Pipeline; counters and last-heard times may be read from elsewhere (relaxed atomics).
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <span>
+#include <variant>
 
 #include "switchd/datapath/datapath.h"
+#include "switchd/pipeline/aggregate.h"
 #include "switchd/pipeline/buffers.h"
+#include "switchd/pipeline/classify.h"
+#include "switchd/pipeline/counters.h"
+#include "switchd/pipeline/deliver.h"
 #include "switchd/pipeline/frame.h"
+#include "switchd/pipeline/job_table.h"
+#include "switchd/pipeline/kernels.h"
+#include "switchd/pipeline/l2.h"
+#include "switchd/pipeline/local.h"
+#include "switchd/pipeline/notices.h"
+#include "switchd/pipeline/parse.h"
 
 namespace iswitch::pipeline {
 
 struct PipelineConfig {
   datapath::SwitchAddress address;  ///< rules.ports is the number of shards
   std::uint16_t shard = 0;
-  PortMask ports = 0;          ///< that exist and are up
+  PortMask ports = 0;           ///< that exist and are up
   Time mac_age = 300 * second;  ///< a learned address not seen for so long is forgotten
+};
+
+/// Frames of one port: received, and forwarded out of it by the layer-2 switch.
+struct PortTally {
+  Tally received;
+  Tally received_bytes;
+  Tally forwarded;
 };
 
 template <BufferPool Buffers>
@@ -25,20 +46,377 @@ class Pipeline {
 
   Pipeline(const PipelineConfig& config, Buffers& buffers);
   ~Pipeline();  ///< gives every buffer back
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
 
   /// Ports that may be forwarded to from now on.
   void set_ports(PortMask up);
 
-  /// One burst, at most max_burst frames. Afterwards each frame stands in exactly one terminal counter.
+  /// One burst, at most max_burst frames. Afterwards each frame stands in exactly one terminal
+  /// counter.
   template <class Sink>
   void run(std::span<const Frame> burst, Time now, Sink& sink);
 
   template <class Sink>
   datapath::Answer execute(const datapath::Order& order, Time now, Sink& sink);
 
-  /// Bounded work between bursts: forces old sums (JobSpec::force_after), ages layer-2 addresses.
+  /// Bounded work between bursts: forces old sums (JobSpec::force_after).
   template <class Sink>
   void housekeep(Time now, Sink& sink);
+
+  // ---- for readers anywhere
+
+  const Counters& counters() const { return counters_; }
+  const JobStatsList& job_stats() const { return jobs_.stats(); }
+  const PortTally& port(PortId port) const { return ports_[port]; }
+
+ private:
+  using JobType = Job<Handle>;
+
+  template <class Sink>
+  void pass_control(std::span<const Frame> burst, Time now, Sink& sink);
+  template <class Sink>
+  void pass_ordinary(std::span<const Frame> burst, Time now, Sink& sink);
+  template <class Sink>
+  void switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink);
+  void aggregate(std::span<const Frame> burst, Time now);
+  void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
+  void count_ports(std::span<const Frame> burst);
+
+  // One for each order; `job` exists.
+  template <class Sink>
+  void carry_out(const datapath::Remove& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::Stop& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::Start& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::SetHalted& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::PutMember& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::DropMember& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::SetThreshold& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::Force& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::Replay& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::ListSlots& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
+  void carry_out(const datapath::Install&, JobType&, Time, Sink&, datapath::Answer&) {}
+
+  /// Fills slot and missing of the answer; the slot's index in `slot` where it is this shard's.
+  void look_up(JobType& job, std::uint32_t segment, std::uint32_t round, std::uint32_t& slot,
+               datapath::Answer& answer) const;
+
+  const PipelineConfig config_;
+  const ShardPlace place_;
+  PortMask up_;
+  Buffers& buffers_;
+  Counters counters_;
+  std::array<PortTally, datapath::max_ports> ports_{};
+  JobTable<Handle> jobs_;
+  Notices notices_;
+  Aggregator<Buffers> aggregator_;
+  L2Switch l2_;
+  Local local_;
+  std::size_t housekept_ = 0;  // job that housekeep comes to next
+  // Between the stages of a burst.
+  Parsed parsed_;
+  Classified classified_;
 };
+
+template <BufferPool Buffers>
+Pipeline<Buffers>::Pipeline(const PipelineConfig& config, Buffers& buffers)
+    : config_(config),
+      place_{config.shard, std::max<std::uint16_t>(config.address.rules.ports, 1),
+             config.address.rules.udp_port},
+      up_(config.ports),
+      buffers_(buffers),
+      notices_(counters_),
+      aggregator_(buffers, best_kernels(), place_, counters_),
+      l2_(config.address.mac, config.mac_age),
+      local_(config.address.mac, config.address.rules.ip) {}
+
+template <BufferPool Buffers>
+Pipeline<Buffers>::~Pipeline() {
+  for (std::size_t i = 0; i < jobs_.size(); ++i) aggregator_.clear(jobs_.at(i), 0);
+}
+
+template <BufferPool Buffers>
+void Pipeline<Buffers>::set_ports(PortMask up) {
+  for (PortId port = 0; port < datapath::max_ports; ++port) {
+    if ((up_ & ~up) >> port & 1) l2_.table().forget(port);
+  }
+  up_ = up;
+}
+
+// ---- a burst
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) {
+  count_ports(burst);
+  parse(config_.address.rules, burst, parsed_, counters_);
+  classify(place_, jobs_.index(), burst, parsed_, now, classified_, notices_, counters_);
+  for (const Contribution& c : classified_.contributions()) jobs_.of(*c.job).slots.prefetch(c.slot);
+  pass_control(burst, now, sink);
+  pass_ordinary(burst, now, sink);
+  aggregate(burst, now);
+  deliver(aggregator_.outbox(), buffers_, counters_, sink);
+  for (const datapath::Notice& notice : notices_.pending()) sink.notice(notice);
+  notices_.clear();
+}
+
+template <BufferPool Buffers>
+void Pipeline<Buffers>::count_ports(std::span<const Frame> burst) {
+  for (const Frame& frame : burst) {
+    ports_[frame.port].received.add(1);
+    ports_[frame.port].received_bytes.add(frame.size);
+  }
+}
+
+template <BufferPool Buffers>
+void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
+  const std::span<const Contribution> contributions = classified_.contributions();
+  for (const Contribution& c : contributions) {
+    JobType& job = jobs_.of(*c.job);
+    const Row row = aggregator_.contribute(job, c, now);
+    counters_.add(account_of(row).counter);
+    c.job->stats->add(account_of(row).job_counter);
+    if (row == Row::mismatch || row == Row::stale) refused(row, job, c, burst[c.frame].port, now);
+  }
+}
+
+/// Somebody should be told: a mismatch to all concerned, and a result that is gone.
+template <BufferPool Buffers>
+void Pipeline<Buffers>::refused(Row row, JobType& job, const Contribution& c, PortId ingress,
+                                Time now) {
+  const auto kind =
+      row == Row::mismatch ? datapath::Notice::Kind::mismatch : datapath::Notice::Kind::gone;
+  datapath::Notice notice = make_notice(kind, parsed_.packets[c.frame], ingress);
+  if (row == Row::mismatch)
+    notice.others = aggregator_.members_of_round(job, c) & ~(MemberMask{1} << c.member);
+  notices_.tell(*c.job, notice, now);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::pass_control(std::span<const Frame> burst, Time now, Sink& sink) {
+  for (const std::uint8_t i : classified_.control) {
+    const wire::Packet& packet = parsed_.packets[i];
+    // A member may send nothing else: ordinary traffic to it should find its port.
+    if (!packet.source.mac.is_group() && packet.source.mac != config_.address.mac)
+      l2_.table().learn(packet.source.mac, burst[i].port, now);
+    datapath::ControlFrame frame;
+    frame.ingress = burst[i].port;
+    const std::size_t size = wire::payload_offset + packet.message.payload.size();
+    frame.size = static_cast<std::uint16_t>(std::min(size, frame.bytes.size()));
+    std::memcpy(frame.bytes.data(), burst[i].bytes, frame.size);
+    counters_.add(sink.control(frame) ? Counter::control_passed : Counter::control_drop_full);
+  }
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::pass_ordinary(std::span<const Frame> burst, Time now, Sink& sink) {
+  for (const std::uint8_t i : parsed_.ordinary) {
+    const Frame& frame = burst[i];
+    const Local::Outcome outcome = local_.handle(frame.view());
+    if (!outcome.handled) {
+      switch_frame(frame, i, now, sink);
+      continue;
+    }
+    if (!outcome.reply.empty()) sink.transmit(frame.port, outcome.reply);
+    counters_.add(outcome.terminal);
+  }
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink) {
+  Counter terminal = Counter::l2_drop_no_port;
+  const PortMask ports = l2_.forward(frame.view(), frame.port, up_, now, terminal);
+  counters_.add(terminal);
+  if (ports == 0) return;
+  for (PortMask left = ports; left != 0; left &= left - 1)
+    ports_[static_cast<std::size_t>(std::countr_zero(left))].forwarded.add(1);
+  sink.forward(index, ports);
+}
+
+// ---- orders
+
+template <BufferPool Buffers>
+template <class Sink>
+datapath::Answer Pipeline<Buffers>::execute(const datapath::Order& order, Time now, Sink& sink) {
+  datapath::Answer answer;
+  answer.number = order.number;
+  answer.shard = config_.shard;
+  if (const auto* install = std::get_if<datapath::Install>(&order.what)) {
+    answer.ok = install->job.id == order.job && jobs_.install(install->job, place_);
+    return answer;
+  }
+  JobType* job = jobs_.find(order.job);
+  if (job == nullptr) {
+    answer.ok = false;
+    return answer;
+  }
+  std::visit([&](const auto& what) { carry_out(what, *job, now, sink, answer); }, order.what);
+  deliver(aggregator_.outbox(), buffers_, counters_, sink);
+  return answer;
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::Remove&, JobType& job, Time, Sink&,
+                                  datapath::Answer&) {
+  aggregator_.clear(job, 0);
+  jobs_.remove(job);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::Stop&, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  job.admission.running = false;
+  aggregator_.clear(job, 0);
+  answer.highest_round = job.highest_round;
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::Start& order, JobType& job, Time, Sink&,
+                                  datapath::Answer&) {
+  aggregator_.clear(job, order.base_round);
+  job.highest_round = order.base_round - 1;
+  job.admission.running = true;
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::SetHalted& order, JobType& job, Time now, Sink&,
+                                  datapath::Answer&) {
+  // The time of a halt does not count towards force_after: nobody could contribute.
+  if (job.admission.halted && !order.halted && job.admission.spec.force_after > 0) {
+    for (std::uint32_t i = 0; i < job.slots.size(); ++i) job.slots.slot(i).opened_at = now;
+  }
+  job.admission.halted = order.halted;
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job, Time now, Sink&,
+                                  datapath::Answer& answer) {
+  const datapath::MemberSpec& member = order.member;
+  answer.ok = member.id < wire::max_members && member.ingress < datapath::max_ports;
+  if (!answer.ok) return;
+  job.admission.put(member, config_.address);
+  job.admission.stats->heard(member.id, now);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::DropMember& order, JobType& job, Time, Sink& sink,
+                                  datapath::Answer& answer) {
+  answer.ok = order.member < wire::max_members;
+  if (!answer.ok) return;
+  job.admission.drop(order.member);
+  for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
+    aggregator_.complete_if_met(job, i);
+    deliver(aggregator_.outbox(), buffers_, counters_, sink);
+  }
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::SetThreshold& order, JobType& job, Time, Sink&,
+                                  datapath::Answer&) {
+  job.admission.threshold = order.threshold;
+}
+
+template <BufferPool Buffers>
+void Pipeline<Buffers>::look_up(JobType& job, std::uint32_t segment, std::uint32_t round,
+                                std::uint32_t& slot, datapath::Answer& answer) const {
+  const ShardPlace::Where where = place_.where(segment);
+  if (where.owner != place_.shard) return;
+  slot = where.slot;
+  answer.slot = segment < job.admission.spec.slots ? aggregator_.state_of(job, slot, round)
+                                                   : datapath::SlotState::none;
+  if (answer.slot == datapath::SlotState::open)
+    answer.missing = job.admission.members & ~job.slots.slot(slot).members;
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::Force& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  std::uint32_t slot = 0;
+  look_up(job, order.segment, order.round, slot, answer);
+  if (answer.slot == datapath::SlotState::open) aggregator_.force(job, slot);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::Replay& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  std::uint32_t slot = 0;
+  look_up(job, order.segment, order.round, slot, answer);
+  const bool is_member =
+      order.member < wire::max_members && (job.admission.members >> order.member & 1) != 0;
+  if (answer.slot == datapath::SlotState::kept && is_member)
+    aggregator_.replay(job, slot, order.round, order.member);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::ListSlots& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  for (std::uint32_t i = 0; i < job.slots.size() && answer.open.size() < order.limit; ++i) {
+    const Slot<Handle>& slot = job.slots.slot(i);
+    if (slot.state != Slot<Handle>::State::open) continue;
+    answer.open.push_back({.segment = place_.segment(i),
+                           .round = slot.last_round + 1,
+                           .opened_at = slot.opened_at,
+                           .members = slot.members,
+                           .missing = job.admission.members & ~slot.members,
+                           .workers = slot.workers,
+                           .bytes = slot.bytes});
+  }
+}
+
+// ---- between bursts
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::housekeep(Time now, Sink& sink) {
+  constexpr std::uint32_t slots_a_call = 64;
+  if (jobs_.size() == 0) return;
+  housekept_ = (housekept_ + 1) % jobs_.size();
+  JobType& job = jobs_.at(housekept_);
+  const Admission& admission = job.admission;
+  if (admission.spec.force_after <= 0 || !admission.running || admission.halted) return;
+  const std::uint32_t steps = std::min(slots_a_call, job.slots.size());
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    if (job.scanned >= job.slots.size()) job.scanned = 0;
+    const std::uint32_t index = job.scanned++;
+    const Slot<Handle>& slot = job.slots.slot(index);
+    if (slot.state == Slot<Handle>::State::open &&
+        now - slot.opened_at >= admission.spec.force_after)
+      aggregator_.force(job, index);
+  }
+  deliver(aggregator_.outbox(), buffers_, counters_, sink);
+}
 
 }  // namespace iswitch::pipeline

@@ -1,0 +1,35 @@
+#include "switchd/pipeline/parse.h"
+
+namespace iswitch::pipeline {
+namespace {
+
+constexpr std::size_t ahead = 2;  // frames whose headers are fetched early
+
+void prefetch(const Frame& frame) {
+  __builtin_prefetch(frame.bytes);
+  __builtin_prefetch(frame.bytes + 64);
+}
+
+}  // namespace
+
+void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& parsed,
+           Counters& counters) {
+  parsed.ours.clear();
+  parsed.ordinary.clear();
+  counters.add(Counter::parse_received, burst.size());
+  for (std::size_t i = 0; i < burst.size(); ++i) {
+    if (i + ahead < burst.size()) prefetch(burst[i + ahead]);
+    const Frame& frame = burst[i];
+    const wire::ParsedFrame result =
+        wire::parse_frame(rules, frame.view(), frame.offload, parsed.packets[i]);
+    if (result.origin == wire::Origin::ordinary) {
+      parsed.ordinary.push(i);
+    } else if (result.fault != wire::Fault::none) {
+      counters.add(parse_drop(result.fault));
+    } else {
+      parsed.ours.push(i);
+    }
+  }
+}
+
+}  // namespace iswitch::pipeline

@@ -1,0 +1,33 @@
+// First stage: which frames are ours and well-formed, and what they say.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "switchd/pipeline/counters.h"
+#include "switchd/pipeline/frame.h"
+
+namespace iswitch::pipeline {
+
+/// Places of frames in a burst, in order of arrival.
+struct FrameList {
+  std::array<std::uint8_t, max_burst> index{};
+  std::uint8_t count = 0;
+
+  void clear() { count = 0; }
+  void push(std::size_t i) { index[count++] = static_cast<std::uint8_t>(i); }
+  const std::uint8_t* begin() const { return index.data(); }
+  const std::uint8_t* end() const { return index.data() + count; }
+};
+
+struct Parsed {
+  std::array<wire::Packet, max_burst> packets{};  ///< by place in the burst, for those in `ours`
+  FrameList ours;
+  FrameList ordinary;
+};
+
+/// Malformed frames are counted and dropped here.
+void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& parsed,
+           Counters& counters);
+
+}  // namespace iswitch::pipeline

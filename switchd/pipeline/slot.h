@@ -1,0 +1,87 @@
+// A job's slots in one shard: the open sum of each, and the ring of its kept results.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "switchd/pipeline/frame.h"
+
+namespace iswitch::pipeline {
+
+/// The open sum of a slot and where its kept results stand; one cache line, all that a contribution
+/// touches besides the sum itself. The open sum's round is last_round + 1 always.
+template <class Handle>
+struct alignas(64) Slot {
+  enum class State : std::uint8_t {
+    idle,
+    open,
+    // waiting: sent up to a parent
+  };
+  MemberMask members = 0;          ///< direct members in the open sum
+  Handle sum{};                    ///< null until a contribution that is not empty
+  std::uint8_t* floats = nullptr;  ///< of `sum`
+  Time opened_at = 0;
+  std::uint32_t last_round = 0;     ///< of the last completed result
+  std::uint32_t tag = 0;            ///< operation tag of the open sum
+  std::uint32_t workers = 0;        ///< in the open sum
+  std::uint16_t bytes = 0;          ///< length of the sum; 0 while all of it was empty
+  std::uint16_t threshold = 0;      ///< it was opened under; 0 follows the members
+  std::uint16_t newest = 0;         ///< place of the last result in the ring
+  std::uint16_t contributions = 0;  ///< members in the open sum, as a count
+  State state = State::idle;
+  std::uint8_t flags = 0;  ///< of the result to be: ECN-ECHO, PARTIAL
+};
+
+/// A completed result.
+template <class Handle>
+struct Kept {
+  Handle payload{};
+  MemberMask members = 0;
+  std::uint32_t tag = 0;
+  std::uint16_t workers = 0;
+  std::uint16_t bytes = 0;
+  std::uint16_t checksum = 0;  ///< folded partial sum of the payload; 0 where checksums are off
+  std::uint8_t flags = 0;
+  bool valid = false;
+};
+
+/// Slots are counted within the shard: slot = segment / shards.
+template <class Handle>
+class SlotTable {
+ public:
+  /// May throw bad_alloc.
+  SlotTable(std::uint32_t slots, std::uint16_t history)
+      : history_(history), slots_(slots), kept_(std::size_t{slots} * history) {}
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(slots_.size()); }
+  std::uint16_t history() const { return history_; }
+  Slot<Handle>& slot(std::uint32_t index) { return slots_[index]; }
+  const Slot<Handle>& slot(std::uint32_t index) const { return slots_[index]; }
+
+  /// The result `age` rounds before the last one; age < history. It may not be valid.
+  Kept<Handle>& kept(std::uint32_t index, std::uint32_t age) {
+    const std::uint32_t newest = slots_[index].newest;
+    const std::uint32_t place = newest >= age ? newest - age : newest + history_ - age;
+    return kept_[std::size_t{index} * history_ + place];
+  }
+
+  /// Moves the ring on by one round: the place of the result to come, still holding the oldest one.
+  Kept<Handle>& advance(std::uint32_t index) {
+    Slot<Handle>& s = slots_[index];
+    s.newest = s.newest + 1 == history_ ? 0 : s.newest + 1;
+    ++s.last_round;
+    return kept_[std::size_t{index} * history_ + s.newest];
+  }
+
+  void prefetch(std::uint32_t index) const {
+    __builtin_prefetch(&slots_[index], 1);
+    __builtin_prefetch(&kept_[std::size_t{index} * history_], 1);
+  }
+
+ private:
+  std::uint16_t history_;
+  std::vector<Slot<Handle>> slots_;
+  std::vector<Kept<Handle>> kept_;
+};
+
+}  // namespace iswitch::pipeline
