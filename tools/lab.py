@@ -82,8 +82,10 @@ class Host:
 class Lab:
     """`hosts` hosts, each on one switch port; everything is torn down at the end of the with block."""
 
-    def __init__(self, hosts=4, mtu=1500, network="10.77.0"):
+    def __init__(self, hosts=4, mtu=1500, network="10.77.0", spliced=False):
+        """`spliced`: each cable is cut, ends in in<i> (towards the host) and out<i> (towards sw<i>), for a program to join them."""
         self.mtu = mtu
+        self.spliced = spliced
         self.network = network
         self.count = hosts
         self.hosts = []
@@ -109,6 +111,7 @@ class Lab:
             host.holder.wait()
         for index in range(len(self.hosts)):
             subprocess.run(["ip", "link", "delete", f"sw{index}"], capture_output=True)
+            subprocess.run(["ip", "link", "delete", f"in{index}"], capture_output=True)
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -120,23 +123,32 @@ class Lab:
     def plug(self, index):
         """Makes the cable of a host: sw<index> here, eth0 there. Also after unplug()."""
         host = self.hosts[index]
-        _run("ip", "link", "add", f"sw{index}", "mtu", str(self.mtu), "type", "veth", "peer", "name", "eth0", "mtu",
-             str(self.mtu), "address", self.mac(index), "netns", str(host.holder.pid))
-        quiet = "sysctl -qw net.ipv6.conf.{0}.disable_ipv6=1"
-        subprocess.run(quiet.format(f"sw{index}").split(), capture_output=True)
-        subprocess.run([*host.enter(), *quiet.format("all").split()], capture_output=True)
-        # The kernel's partial checksums and super-frames must not reach a packet socket (design.md, measured facts).
-        offloads = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"]
-        _run("ethtool", "-K", f"sw{index}", *offloads)
-        _run(*host.enter(), "ethtool", "-K", "eth0", *offloads)
-        _run("ip", "link", "set", f"sw{index}", "up")
+        near = f"sw{index}"
+        if self.spliced:
+            self._veth(near, f"out{index}")
+            near = f"in{index}"
+        self._veth(near, "eth0", "address", self.mac(index), "netns", str(host.holder.pid))
+        for name in (f"sw{index}", f"out{index}", f"in{index}") if self.spliced else (f"sw{index}",):
+            self._prepare(name)
+        self._prepare("eth0", host.enter())
         _run(*host.enter(), "ip", "link", "set", "lo", "up")
-        _run(*host.enter(), "ip", "link", "set", "eth0", "up")
         _run(*host.enter(), "ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+
+    def _veth(self, name, peer, *peer_options):
+        _run("ip", "link", "add", name, "mtu", str(self.mtu), "type", "veth", "peer", "name", peer, "mtu", str(self.mtu),
+             *peer_options)
+
+    @staticmethod
+    def _prepare(name, enter=()):
+        # No IPv6 chatter; and the kernel's partial checksums and super-frames must not reach a packet socket.
+        subprocess.run([*enter, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"], capture_output=True)
+        _run(*enter, "ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+        _run(*enter, "ip", "link", "set", name, "up")
 
     def unplug(self, index):
         """The cable is gone: both ends vanish."""
-        _run("ip", "link", "delete", f"sw{index}")
+        for name in (f"sw{index}", f"in{index}") if self.spliced else (f"sw{index}",):
+            _run("ip", "link", "delete", name)
 
     @staticmethod
     def mac(index):

@@ -73,10 +73,13 @@ def eventually(what, condition, seconds=10):
 
 
 class Switch:
-    """Hosts and a running switchd. `config` holds further top-level keys."""
+    """Hosts and a running switchd. `config` holds further top-level keys; `faults` (loss, duplicate, reorder, corrupt as
+    probabilities, seed) cuts every cable and puts a faulty one in."""
 
-    def __init__(self, hosts=2, jobs=None, mtu=1500, start=True, port_options=None, **config):
-        self.net = lab.Lab(hosts=hosts, mtu=mtu)
+    def __init__(self, hosts=2, jobs=None, mtu=1500, start=True, port_options=None, faults=None, **config):
+        self.net = lab.Lab(hosts=hosts, mtu=mtu, spliced=faults is not None)
+        self.faults = faults
+        self.cables = []
         self.hosts = hosts
         self.mtu = mtu
         self.port_options = port_options or {}
@@ -88,6 +91,8 @@ class Switch:
     def __enter__(self):
         self.net.__enter__()
         try:
+            if self.faults is not None:
+                self.join_cables()
             if self.start_now:
                 self.start()
         except BaseException:
@@ -104,6 +109,25 @@ class Switch:
                 self.end()
         finally:
             self.net.__exit__(kind, value, trace)
+
+    def join_cables(self):
+        faults = dict(self.faults)
+        seed = faults.pop("seed")
+        for i in range(self.hosts):
+            command = [binary("faulty-cable"), "--a", f"in{i}", "--b", f"out{i}", "--seed", seed * 64 + i]
+            for name, chance in faults.items():
+                command += [f"--{name}", chance]
+            cable = self.net.start(command, stdout=-1, text=True)
+            equal(cable.stdout.readline().strip(), "ready", f"first line of the faulty cable {i}")
+            self.cables.append(cable)
+
+    def cut_cables(self):
+        """Ends the faulty cables; gives what each did, by direction (forward: from the host)."""
+        reports = []
+        for cable in self.cables:
+            self.net.stop(cable)
+            reports.append(json.loads(cable.stdout.read()))
+        return reports
 
     # ---- the daemon
 
