@@ -29,7 +29,8 @@ struct JobConfig {
   std::uint32_t slots = 1024;
   std::uint32_t segment_bytes = 1440;
   std::uint16_t threshold = 0;  ///< 0 follows the number of members
-  std::optional<std::uint16_t> history;  ///< none: 1, or 8 where sums may complete without everybody
+  std::optional<std::uint16_t>
+      history;  ///< none: 1, or 8 where sums may complete without everybody
   std::optional<std::uint32_t> base_round;
   bool udp_checksum = true;
   std::vector<std::uint8_t> key;  ///< empty: none
@@ -84,15 +85,15 @@ struct JobView {
 
 /// Counted per switch; names are "control_..." in the admin API.
 struct Counters {
-  std::uint64_t requests = 0;        ///< well-formed requests received
+  std::uint64_t requests = 0;  ///< well-formed requests received
   std::uint64_t replies_sent = 0;
   std::uint64_t replies_received = 0;
-  std::uint64_t refused[16] = {};    ///< by wire::Status
-  std::uint64_t notices_sent = 0;    ///< unasked-for replies
-  std::uint64_t notices_limited = 0; ///< not sent because of the rate limit
-  std::uint64_t requests_sent = 0;   ///< Reset, Halt, Resume, Help, Leave to members
+  std::uint64_t refused[16] = {};     ///< by wire::Status
+  std::uint64_t notices_sent = 0;     ///< unasked-for replies
+  std::uint64_t notices_limited = 0;  ///< not sent because of the rate limit
+  std::uint64_t requests_sent = 0;    ///< Reset, Halt, Resume, Help, Leave to members
   std::uint64_t joins = 0, leaves = 0, evictions = 0, replacements = 0, resets = 0;
-  std::uint64_t ignored = 0;         ///< nothing waits for it, or it came from nobody known
+  std::uint64_t ignored = 0;  ///< nothing waits for it, or it came from nobody known
 };
 
 /// Outcome of an operator's request; `error` is one line, empty when it was done.
@@ -105,7 +106,8 @@ using OperatorDone = std::function<void(const OperatorReply&)>;
 class Control {
  public:
   /// Orders that install the configured jobs are in `effects` at once.
-  Control(const SwitchConfig& config, const std::vector<JobConfig>& jobs, Time now, Effects& effects);
+  Control(const SwitchConfig& config, const std::vector<JobConfig>& jobs, Time now,
+          Effects& effects);
   ~Control();
   Control(Control&&) noexcept;
   Control& operator=(Control&&) noexcept;
@@ -113,7 +115,8 @@ class Control {
   void on_frame(const datapath::ControlFrame& frame, Time now, Effects& effects);
   void on_notice(const datapath::Notice& notice, Time now, Effects& effects);
   void on_answer(const datapath::Answer& answer, Time now, Effects& effects);
-  /// The datapath last saw a contribution of this member at `when`; the driver reports it now and then.
+  /// The datapath last saw a contribution of this member at `when`; the driver reports it now and
+  /// then.
   void heard(JobId job, MemberId member, Time when);
   /// Repeats requests, evicts the silent. Call at next_deadline() or later.
   void tick(Time now, Effects& effects);
@@ -125,8 +128,10 @@ class Control {
   // The operator's acts. `done` is called once, at once or when the datapath has answered.
   void add_job(const JobConfig& config, Time now, Effects& effects, OperatorDone done);
   void remove_job(JobId job, Time now, Effects& effects, OperatorDone done);
-  void set_threshold(JobId job, std::uint16_t threshold, Time now, Effects& effects, OperatorDone done);
-  void force(JobId job, std::uint32_t segment, std::uint32_t round, Time now, Effects& effects, OperatorDone done);
+  void set_threshold(JobId job, std::uint16_t threshold, Time now, Effects& effects,
+                     OperatorDone done);
+  void force(JobId job, std::uint32_t segment, std::uint32_t round, Time now, Effects& effects,
+             OperatorDone done);
   void reset(JobId job, Time now, Effects& effects, OperatorDone done);
   void halt(JobId job, bool halted, Time now, Effects& effects, OperatorDone done);
   void remove_member(JobId job, MemberId member, Time now, Effects& effects, OperatorDone done);

@@ -1,0 +1,88 @@
+// Join: who is let in, and what it takes to let them in.
+#include "switchd/control/state.h"
+
+namespace iswitch::control {
+namespace {
+
+/// Why a Join is refused whatever the membership is; ok where it is not.
+wire::Status refusal(const Job& job, const wire::JoinBody& join) {
+  if (job.phase == SlotPhase::failed) return wire::Status::unsupported;
+  if (join.data_type != wire::DataType::float32 || join.mode != job.config.mode ||
+      join.max_segment_bytes < job.config.segment_bytes)
+    return wire::Status::unsupported;
+  if (join.wanted_member != wire::no_member && join.wanted_member >= job.members.expected())
+    return wire::Status::bad_value;
+  return wire::Status::ok;
+}
+
+datapath::MemberSpec member_spec(datapath::MemberId id, const Requester& who,
+                                 const wire::JoinBody& join) {
+  datapath::MemberSpec spec;
+  spec.id = id;
+  spec.kind = join.kind;
+  spec.endpoint = who.endpoint;
+  spec.ingress = who.ingress;
+  spec.shards = join.kind == wire::MemberKind::child_switch ? join.shards : std::uint16_t{1};
+  return spec;
+}
+
+}  // namespace
+
+void Control::State::on_join(Job& job, const Requester& who, Bytes body, const Turn& turn) {
+  const auto join = wire::read_join(body);
+  if (!join) return answer(job, who, wire::Status::bad_value, turn);
+  if (const wire::Status status = refusal(job, *join); status != wire::Status::ok)
+    return answer(job, who, status, turn);
+  const MemberTable::Seat seat = job.members.seat_for(
+      who.place(), join->incarnation, join->wanted_member, turn.now, job.config.member_timeout);
+  if (seat.kind == MemberTable::Seat::Kind::full)
+    return answer(job, who, wire::Status::job_full, turn);
+
+  const datapath::MemberSpec spec = member_spec(seat.id, who, *join);
+  if (seat.kind == MemberTable::Seat::Kind::taken) {
+    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}}, turn);
+  } else {
+    Member& member = *job.members.find(seat.id);
+    member.last_heard = turn.now;
+    if (member.spec == spec) return answer_join(job, who, turn);
+    member.spec = spec;
+  }
+  order(
+      job, datapath::PutMember{spec}, turn,
+      [this, who](Job& same, const Outcome&, const Turn& later) { answer_join(same, who, later); });
+  if (!job.formed && job.members.complete()) {
+    job.formed = true;
+    advance(job, turn);
+  }
+}
+
+void Control::State::take_seat(Job& job, const MemberTable::Seat& seat, const Member& joiner,
+                               const Turn& turn) {
+  ++counters.joins;
+  if (seat.replaces || seat.leaves) ++counters.replacements;
+  if (job.formed && job.is_sync()) clear_for_new_member(job, turn);
+  if (seat.leaves) {
+    job.members.erase(*seat.leaves);
+    order(job, datapath::DropMember{*seat.leaves}, turn);
+  }
+  job.members.put(joiner);
+}
+
+void Control::State::answer_join(Job& job, const Requester& who, const Turn& turn) {
+  when_settled(
+      job,
+      [this, who, id = job.config.id, instance = job.instance](const Turn& later) {
+        Job* const same = find_instance(id, instance);
+        if (same == nullptr) return;
+        wire::Status status = wire::Status::ok;
+        if (same->phase == SlotPhase::failed) {
+          status = wire::Status::unsupported;
+        } else if (same->members.find(who.place()) == nullptr) {
+          status = wire::Status::not_a_member;  // evicted meanwhile
+        }
+        answer(*same, who, status, later);
+      },
+      turn);
+}
+
+}  // namespace iswitch::control

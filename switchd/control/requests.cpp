@@ -1,0 +1,174 @@
+// What members ask, from the first check to the reply.
+#include <algorithm>
+#include <utility>
+
+#include "switchd/control/state.h"
+#include "wire/serial.h"
+
+namespace iswitch::control {
+namespace {
+
+/// Helps of one member that may be under way at once; its agent repeats those above.
+constexpr std::ptrdiff_t max_helps_of_a_member = 64;
+
+Requester requester_of(const wire::Packet& packet, datapath::PortId ingress) {
+  const wire::Header& header = packet.message.header;
+  return {{static_cast<wire::Action>(header.flags), header.job, header.member, header.round,
+           header.set},
+          packet.source,
+          ingress};
+}
+
+}  // namespace
+
+void Control::State::on_request(const wire::Packet& packet, datapath::PortId ingress,
+                                const Turn& turn) {
+  ++counters.requests;
+  const Requester who = requester_of(packet, ingress);
+  Job* const job = find_job(who.header.job);
+  if (job == nullptr) return reply_no_such_job(who, turn);
+  if (!tag_is_right(job->config.key, packet)) return refuse_tag(*job, who, turn);
+  const bool guarded = ReplayGuard::covers(who.header.action);
+  if (guarded && repeated_or_replayed(*job, who, turn)) return;
+  if (who.header.action != wire::Action::join) {
+    Member* const member = job->members.find(who.place(), who.header.member);
+    if (member == nullptr) return reply(*job, who, wire::Status::not_a_member, 0, turn);
+    member->last_heard = turn.now;
+  }
+  if (guarded) job->guard.begin(who.place(), who.header);
+  perform(*job, who, packet.message.payload.first(packet.message.payload.size() - wire::tag_bytes),
+          turn);
+}
+
+bool Control::State::repeated_or_replayed(Job& job, const Requester& who, const Turn& turn) {
+  const auto [verdict, status] = job.guard.check(who.place(), who.header);
+  if (verdict == ReplayGuard::Verdict::fresh) return false;
+  if (verdict == ReplayGuard::Verdict::refused) {
+    reply(job, who, wire::Status::replayed_nonce, 0, turn);
+    return true;
+  }
+  Member* const member = job.members.find(who.place());
+  if (member != nullptr) member->last_heard = turn.now;
+  if (verdict == ReplayGuard::Verdict::answered) {
+    // The state in a reply is that of now: whoever was let in and then evicted must learn it.
+    const bool evicted =
+        member == nullptr && status == wire::Status::ok && who.header.action != wire::Action::leave;
+    reply(job, who, evicted ? wire::Status::not_a_member : status, 0, turn);
+  }
+  return true;
+}
+
+void Control::State::perform(Job& job, const Requester& who, Bytes body, const Turn& turn) {
+  switch (who.header.action) {
+    case wire::Action::join:
+      return on_join(job, who, body, turn);
+    case wire::Action::leave:
+      return on_leave(job, who, turn);
+    case wire::Action::reset:
+      return on_reset(job, who, wire::read_reset(body), turn);
+    case wire::Action::set_threshold:
+      return on_set_threshold(job, who, wire::read_set_threshold(body), turn);
+    case wire::Action::force_broadcast:
+      return on_force(job, who, wire::read_slot(body), turn);
+    case wire::Action::help:
+      return on_help(job, who, wire::read_slot(body), turn);
+    case wire::Action::halt:
+    case wire::Action::resume:
+      return set_halted(job, who.header.action == wire::Action::halt, turn,
+                        [this, who](Job& same, const Turn& later) {
+                          answer(same, who, wire::Status::ok, later);
+                        });
+    case wire::Action::ping:
+      return answer(job, who, wire::Status::ok, turn);
+  }
+}
+
+void Control::State::on_leave(Job& job, const Requester& who, const Turn& turn) {
+  ++counters.leaves;
+  drop_member(job, who.header.member, turn, [this, who](Job& same, const Turn& later) {
+    answer(same, who, wire::Status::ok, later);
+  });
+}
+
+void Control::State::on_reset(Job& job, const Requester& who, std::uint32_t wanted_base,
+                              const Turn& turn) {
+  // Only the root chooses the new base_round: a newer one from a member is merely a wish for one.
+  const bool done_already = wanted_base != 0 && !wire::serial_newer(wanted_base, job.base_round);
+  if (!done_already) request_clear(job, turn);
+  when_settled(
+      job,
+      [this, who, id = job.config.id, instance = job.instance](const Turn& later) {
+        if (Job* const same = find_instance(id, instance))
+          answer(*same, who, wire::Status::ok, later);
+      },
+      turn);
+}
+
+void Control::State::on_set_threshold(Job& job, const Requester& who, std::uint16_t wanted,
+                                      const Turn& turn) {
+  if (wanted > wire::max_members) return answer(job, who, wire::Status::bad_value, turn);
+  set_threshold(job, wanted, turn, [this, who](Job& same, const Outcome&, const Turn& later) {
+    answer(same, who, wire::Status::ok, later);
+  });
+}
+
+void Control::State::set_threshold(Job& job, std::uint16_t wanted, const Turn& turn,
+                                   std::function<void(Job&, const Outcome&, const Turn&)> then) {
+  job.threshold_wanted = wanted;
+  order(job, datapath::SetThreshold{wanted}, turn, std::move(then));
+}
+
+bool Control::State::forced(const Outcome& outcome) {
+  return outcome.slot == datapath::SlotState::open || outcome.slot == datapath::SlotState::kept;
+}
+
+void Control::State::on_force(Job& job, const Requester& who, const wire::SlotBody& slot,
+                              const Turn& turn) {
+  if (slot.segment >= job.config.slots) return answer(job, who, wire::Status::bad_value, turn);
+  order(job, datapath::Force{slot.segment, slot.round}, turn,
+        [this, who](Job& same, const Outcome& outcome, const Turn& later) {
+          answer(same, who, forced(outcome) ? wire::Status::ok : wire::Status::bad_value, later);
+        });
+}
+
+void Control::State::on_help(Job& job, const Requester& who, const wire::SlotBody& slot,
+                             const Turn& turn) {
+  if (slot.segment >= job.config.slots) return answer(job, who, wire::Status::bad_value, turn);
+  const Job::HelpInProgress help{who.place(), who.header.request_id, who.header.nonce};
+  if (std::find(job.helps.begin(), job.helps.end(), help) != job.helps.end()) return;
+  const auto own = std::count_if(job.helps.begin(), job.helps.end(),
+                                 [&](const auto& other) { return other.source == help.source; });
+  if (own >= max_helps_of_a_member) {
+    ++counters.ignored;
+    return;
+  }
+  job.helps.push_back(help);
+  order(job, datapath::Replay{slot.segment, slot.round, who.header.member}, turn,
+        [this, who, slot, help](Job& same, const Outcome& outcome, const Turn& later) {
+          std::erase(same.helps, help);
+          helped(same, who, slot, outcome, later);
+        });
+}
+
+/// A root has nobody to ask: a sum that may still come is answered with "nobody is missing yet",
+/// one that came and is not kept with "gone".
+void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody& slot,
+                            const Outcome& outcome, const Turn& turn) {
+  switch (outcome.slot) {
+    case datapath::SlotState::gone:
+      return answer(job, who, wire::Status::gone, turn,
+                    std::uint64_t{slot.segment} << 32 | slot.round);
+    case datapath::SlotState::open:
+      job.members.for_each([&](const Member& member) {
+        if ((outcome.missing >> member.spec.id & 1) != 0)
+          ask_for_contribution(job, member, slot, turn);
+      });
+      return answer(job, who, wire::Status::ok, turn, outcome.missing);
+    case datapath::SlotState::kept:
+    case datapath::SlotState::none:
+    case datapath::SlotState::not_mine:
+      return answer(job, who, wire::Status::ok, turn);
+  }
+}
+
+}  // namespace iswitch::control

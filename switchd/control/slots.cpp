@@ -1,0 +1,133 @@
+// The state of a job's slots in the datapath. Everything here is asynchronous: an order goes out,
+// and what follows from it happens when every shard has answered.
+#include <utility>
+
+#include "switchd/control/state.h"
+#include "wire/serial.h"
+
+namespace iswitch::control {
+namespace {
+
+/// A new base_round is this much later than every round known.
+constexpr std::uint32_t base_round_step = 2;
+
+}  // namespace
+
+void Control::State::advance(Job& job, const Turn& turn) {
+  switch (job.phase) {
+    case SlotPhase::installing:
+    case SlotPhase::starting:
+    case SlotPhase::stopping:
+      return;
+    case SlotPhase::failed:
+      return settle(job, turn);
+    case SlotPhase::running:
+      if (job.clear_wanted || !job.formed) return stop(job, turn);
+      return settle(job, turn);
+    case SlotPhase::clear:
+      if (job.clear_wanted) return stop(job, turn);
+      if (job.formed) return start(job, turn);
+      return settle(job, turn);
+  }
+}
+
+void Control::State::stop(Job& job, const Turn& turn) {
+  job.clear_wanted = false;
+  job.phase = SlotPhase::stopping;
+  if (job.formed) ++counters.resets;
+  order(job, datapath::Stop{}, turn, [this](Job& same, const Outcome& outcome, const Turn& later) {
+    // Before the first Start the datapath has no base to count rounds from.
+    if (same.ever_started)
+      same.next_base_round = wire::serial_latest(same.next_base_round, outcome.highest_round);
+    same.next_base_round += base_round_step;
+    same.phase = SlotPhase::clear;
+    advance(same, later);
+  });
+}
+
+void Control::State::start(Job& job, const Turn& turn) {
+  job.ever_started = true;
+  job.phase = SlotPhase::starting;
+  // Whether a Start ends a Halt is the datapath's affair: what is wanted is said again.
+  const bool halt_may_differ = job.halt_wanted || job.datapath_halted;
+  order(job, datapath::Start{job.next_base_round}, turn,
+        [this, halt_may_differ](Job& same, const Outcome&, const Turn& later) {
+          started(same, halt_may_differ, later);
+        });
+}
+
+void Control::State::started(Job& job, bool halt_may_differ, const Turn& turn) {
+  if (halt_may_differ || job.halt_wanted != job.datapath_halted) {
+    job.datapath_halted = job.halt_wanted;
+    order(job, datapath::SetHalted{job.halt_wanted}, turn,
+          [this](Job& same, const Outcome&, const Turn& later) { started(same, false, later); });
+    return;
+  }
+  job.phase = SlotPhase::running;
+  advance(job, turn);
+}
+
+void Control::State::settle(Job& job, const Turn& turn) {
+  if (job.phase != SlotPhase::failed) {
+    job.base_round = job.next_base_round;
+    job.up = job.phase == SlotPhase::running;
+    announce(job, turn);
+  }
+  const auto waiting = std::exchange(job.when_settled, {});
+  for (const auto& then : waiting) then(turn);
+}
+
+void Control::State::when_settled(Job& job, std::function<void(const Turn&)> then,
+                                  const Turn& turn) {
+  if (job.settled()) return then(turn);
+  job.when_settled.push_back(std::move(then));
+}
+
+void Control::State::request_clear(Job& job, const Turn& turn) {
+  // A clearing that nobody has been told of serves this request as well. The first start is none.
+  const bool first_start =
+      job.phase == SlotPhase::starting && job.next_base_round == job.base_round;
+  if (job.phase != SlotPhase::running && job.phase != SlotPhase::clear && !first_start) return;
+  job.clear_wanted = true;
+  advance(job, turn);
+}
+
+void Control::State::clear_for_new_member(Job& job, const Turn& turn) {
+  // During a Stop the member's row is there before the Start. During a Start it would come too
+  // late: a sum could be complete without it.
+  if (job.phase != SlotPhase::running && job.phase != SlotPhase::starting) return;
+  job.clear_wanted = true;
+  advance(job, turn);
+}
+
+void Control::State::set_halted(Job& job, bool halted, const Turn& turn,
+                                std::function<void(Job&, const Turn&)> then) {
+  job.halt_wanted = halted;
+  if (job.phase != SlotPhase::running) {  // refuses contributions anyway; started() says it
+    job.halted = halted;
+    announce(job, turn);
+    return then(job, turn);
+  }
+  job.datapath_halted = halted;
+  order(job, datapath::SetHalted{halted}, turn,
+        [this, then = std::move(then)](Job& same, const Outcome&, const Turn& later) {
+          same.halted = same.halt_wanted;
+          announce(same, later);
+          then(same, later);
+        });
+}
+
+void Control::State::drop_member(Job& job, datapath::MemberId member, const Turn& turn,
+                                 std::function<void(Job&, const Turn&)> then) {
+  job.members.erase(member);
+  order(job, datapath::DropMember{member}, turn,
+        [then = std::move(then)](Job& same, const Outcome&, const Turn& later) {
+          if (then) then(same, later);
+        });
+  if (!job.members.empty() || !job.formed) return;
+  job.formed = false;
+  job.up = false;
+  advance(job, turn);
+}
+
+}  // namespace iswitch::control

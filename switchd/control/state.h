@@ -1,0 +1,162 @@
+// What a Control is made of. Its functions are in files by what they deal with:
+//   requests.cpp  what members ask             joins.cpp     Join and its rules
+//   replies.cpp   what they are answered       slots.cpp     clear, start, halt: the datapath's
+//   state announce.cpp  what is passed on to them    notices.cpp   what they are told unasked
+//   operator.cpp  the operator's acts          timers.cpp    repetition and eviction
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "switchd/control/control.h"
+#include "switchd/control/frames.h"
+#include "switchd/control/job.h"
+#include "switchd/control/orders.h"
+#include "switchd/control/turn.h"
+#include "wire/frame.h"
+
+namespace iswitch::control {
+
+/// Who asks, and what to answer to.
+struct Requester {
+  wire::ControlHeader header;
+  wire::Endpoint endpoint;
+  datapath::PortId ingress = 0;
+  Place place() const { return place_of(endpoint, ingress); }
+};
+
+struct Control::State {
+  State(const SwitchConfig& switch_config, const std::vector<JobConfig>& job_configs,
+        const Turn& turn);
+
+  SwitchConfig config;
+  FrameWriter frames;
+  OrderBook orders;
+  std::map<JobId, std::unique_ptr<Job>> jobs;
+  Counters counters;
+  RateLimiter strangers;  ///< notices about jobs that do not exist
+  bool closing = false;   ///< leave_all has been called
+  std::uint64_t last_instance = 0;
+
+  // ---- jobs
+  Job* find_job(JobId id);
+  Job* find_instance(JobId id, std::uint64_t instance);
+  /// Puts the job into the table and orders its tables.
+  Job& make_job(const JobConfig& job_config, const Turn& turn);
+  void installed(Job& job, bool ok, const Turn& turn);
+  std::uint32_t first_base_round(const JobConfig& job_config, Time now) const;
+  /// An order for `job`; `then` is not run if the job has been removed meanwhile.
+  void order(Job& job, OrderBook::What what, const Turn& turn,
+             std::function<void(Job&, const Outcome&, const Turn&)> then);
+  void order(Job& job, OrderBook::What what, const Turn& turn);
+
+  void on_frame(const datapath::ControlFrame& frame, const Turn& turn);
+
+  // ---- requests (requests.cpp, joins.cpp)
+  void on_request(const wire::Packet& packet, datapath::PortId ingress, const Turn& turn);
+  /// True: answered before, being done, or refused as a replay; there is nothing more to do.
+  bool repeated_or_replayed(Job& job, const Requester& who, const Turn& turn);
+  void perform(Job& job, const Requester& who, Bytes body, const Turn& turn);
+  void on_join(Job& job, const Requester& who, Bytes body, const Turn& turn);
+  void take_seat(Job& job, const MemberTable::Seat& seat, const Member& joiner, const Turn& turn);
+  void answer_join(Job& job, const Requester& who, const Turn& turn);
+  void on_leave(Job& job, const Requester& who, const Turn& turn);
+  void on_reset(Job& job, const Requester& who, std::uint32_t wanted_base, const Turn& turn);
+  void on_set_threshold(Job& job, const Requester& who, std::uint16_t wanted, const Turn& turn);
+  void on_force(Job& job, const Requester& who, const wire::SlotBody& slot, const Turn& turn);
+  void on_help(Job& job, const Requester& who, const wire::SlotBody& slot, const Turn& turn);
+  void helped(Job& job, const Requester& who, const wire::SlotBody& slot, const Outcome& outcome,
+              const Turn& turn);
+
+  void set_threshold(Job& job, std::uint16_t wanted, const Turn& turn,
+                     std::function<void(Job&, const Outcome&, const Turn&)> then);
+  /// Whether a Force found its sum, now or before.
+  static bool forced(const Outcome& outcome);
+
+  // ---- replies (replies.cpp)
+  /// The answer to a request that was done (or refused after it was taken up): remembered, and sent
+  /// unless its source has made a newer request meanwhile.
+  void answer(Job& job, const Requester& who, wire::Status status, const Turn& turn,
+              std::uint64_t missing = 0);
+  /// A reply that leaves nothing behind.
+  void reply(const Job& job, const Requester& who, wire::Status status, std::uint64_t missing,
+             const Turn& turn);
+  void reply_no_such_job(const Requester& who, const Turn& turn);
+  void refuse_tag(Job& job, const Requester& who, const Turn& turn);
+
+  // ---- the datapath's state (slots.cpp)
+  /// Does whatever the job's slots need next, or tells that they need nothing.
+  void advance(Job& job, const Turn& turn);
+  void stop(Job& job, const Turn& turn);
+  void start(Job& job, const Turn& turn);
+  void started(Job& job, bool halt_may_differ, const Turn& turn);
+  void settle(Job& job, const Turn& turn);
+  void when_settled(Job& job, std::function<void(const Turn&)> then, const Turn& turn);
+  /// Clears every slot and takes a new base_round; requests during a clearing are part of it.
+  void request_clear(Job& job, const Turn& turn);
+  /// The table of members of a running job changes: clear before and start after it.
+  void clear_for_new_member(Job& job, const Turn& turn);
+  void set_halted(Job& job, bool halted, const Turn& turn,
+                  std::function<void(Job&, const Turn&)> then);
+  void drop_member(Job& job, datapath::MemberId member, const Turn& turn,
+                   std::function<void(Job&, const Turn&)> then);
+
+  // ---- passing on (announce.cpp)
+  void announce(Job& job, const Turn& turn);
+  void announce_to(Job& job, Member& member, const Turn& turn);
+  void on_member_reply(const wire::Packet& packet, datapath::PortId ingress, const Turn& turn);
+  void send_outstanding(Job& job, Member& member, const Turn& turn);
+  void ask_for_contribution(Job& job, const Member& member, const wire::SlotBody& slot,
+                            const Turn& turn);
+  void say_leave(Job& job, const Turn& turn);
+
+  // ---- notices (notices.cpp)
+  void on_notice(const datapath::Notice& notice, const Turn& turn);
+  void tell_member(Job& job, datapath::MemberId id, wire::Status status, std::uint64_t missing,
+                   const Turn& turn);
+  /// `job` is null where there is none of the claimed id.
+  void tell_stranger(Job* job, const datapath::Notice& notice, const Turn& turn);
+  void tell(RateLimiter& limiter, JobId job, const wire::ReplyBody& body, wire::Key key,
+            const Destination& to, const Turn& turn);
+
+  // ---- time (timers.cpp)
+  void tick(const Turn& turn);
+  void evict_silent(Job& job, const Turn& turn);
+  Time next_deadline() const;
+
+  // ---- the operator (operator.cpp)
+  void add_job(const JobConfig& job_config, OperatorDone done, const Turn& turn);
+  void remove_job(JobId id, OperatorDone done, const Turn& turn);
+  void operator_threshold(JobId id, std::uint16_t threshold, OperatorDone done, const Turn& turn);
+  void operator_force(JobId id, const wire::SlotBody& slot, OperatorDone done, const Turn& turn);
+  void operator_reset(JobId id, OperatorDone done, const Turn& turn);
+  void operator_halt(JobId id, bool halted, OperatorDone done, const Turn& turn);
+  void remove_member(JobId id, MemberId member, OperatorDone done, const Turn& turn);
+  void list_slots(JobId id, std::uint32_t limit, OperatorDone done, const Turn& turn);
+
+  /// An act in progress; its callback runs once, whatever becomes of the job.
+  struct Act {
+    std::uint64_t instance = 0;
+    OperatorDone done;
+  };
+  std::map<std::uint64_t, Act> acts;
+  std::uint64_t last_act = 0;
+  std::vector<std::pair<OperatorDone, OperatorReply>> finished;
+
+  /// Callbacks run at the end of a call, when everything is in order again: they may call Control.
+  void run_finished();
+  std::uint64_t begin_act(const Job& job, OperatorDone done);
+  void end_act(std::uint64_t act, OperatorReply outcome);
+  /// Ends every act on this job, or on all jobs, with an error.
+  void fail_acts(std::optional<std::uint64_t> instance, const std::string& error);
+  void finish(OperatorDone done, OperatorReply outcome);
+  /// The job; where there is none, or all ends, `done` has been told.
+  Job* job_for_operator(JobId id, OperatorDone& done);
+};
+
+}  // namespace iswitch::control
