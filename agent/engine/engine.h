@@ -123,6 +123,10 @@ class Engine {
   /// Sends Leave until answered or until `deadline`; operations in flight fail with closed.
   void leave(Time now, Time deadline);
 
+  /// What the receive buffer holds, once the job's segment size is known (EngineOptions::receive_datagrams
+  /// is the estimate until then). The window never exceeds it.
+  void limit_receive_datagrams(std::uint32_t datagrams);
+
   /// A UDP payload that came from the switch's address and a port in [base, base + shards).
   void receive(Bytes datagram, wire::Ecn ecn, Time now);
   /// Fills at most out.size() datagrams that may go now; gives how many.

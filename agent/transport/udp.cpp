@@ -327,6 +327,7 @@ std::span<const Received> UdpTransport::receive() {
     if (errno == EAGAIN || errno == EWOULDBLOCK) break;
     trouble_ = errno;  // an ICMP error for something sent before; the next call goes on
   }
+  drained_ = count < static_cast<int>(batch.buffers);
   for (int i = 0; i < count; ++i) {
     msghdr& message = batch.incoming[static_cast<std::size_t>(i)].msg_hdr;
     const std::size_t size = batch.incoming[static_cast<std::size_t>(i)].msg_len;

@@ -76,6 +76,8 @@ class UdpTransport {
 
   /// One batch of what has come; empty when nothing has.
   std::span<const Received> receive();
+  /// The last receive() took everything that was there.
+  bool drained() const { return drained_; }
 
   /// errno of the last datagram that was refused or bounced (ICMP), 0 when one has come in since.
   int trouble() const { return trouble_; }
@@ -103,6 +105,7 @@ class UdpTransport {
   std::uint32_t granted_receive_buffer_ = 0;
   bool segmentation_offload_ = false;
   bool receive_offload_ = false;
+  bool drained_ = true;
   int trouble_ = 0;
   std::vector<Kept> backlog_;
   std::size_t backlog_next_ = 0;

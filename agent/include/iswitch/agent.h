@@ -20,6 +20,10 @@
 #include <variant>
 #include <vector>
 
+#ifndef ISWITCH_API
+#define ISWITCH_API __attribute__((visibility("default")))
+#endif
+
 namespace iswitch {
 
 /// Same values as ISWITCH_ERROR_... in iswitch.h.
@@ -76,7 +80,7 @@ struct OperationOptions {
 
 /// An operation under way. Copies refer to the same operation. Dropping it does not cancel: the
 /// vectors must live until it is done.
-class Handle {
+class ISWITCH_API Handle {
  public:
   Handle() = default;
   bool done() const;
@@ -104,7 +108,7 @@ struct AgentStatistics {
   std::chrono::nanoseconds smoothed_rtt{0}, retransmit_timeout{0};
 };
 
-class Agent {
+class ISWITCH_API Agent {
  public:
   /// Joins and waits until the job runs, or fails within join_timeout.
   static Expected<std::unique_ptr<Agent>> join(const AgentOptions& options);

@@ -1,0 +1,354 @@
+// iswitch.h over the C++ classes. No exception leaves it: memory that is short is an error value.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "iswitch.h"
+#include "iswitch/agent.h"
+
+using iswitch::Agent;
+using iswitch::AgentError;
+using iswitch::AgentErrorCode;
+using iswitch::Handle;
+
+struct iswitch_agent {
+  std::unique_ptr<Agent> agent;
+};
+
+struct iswitch_operation {
+  Handle handle;
+};
+
+namespace {
+
+static_assert(ISWITCH_ERROR_NOT_JOINED == static_cast<int>(AgentErrorCode::not_joined) &&
+              ISWITCH_ERROR_REFUSED == static_cast<int>(AgentErrorCode::refused) &&
+              ISWITCH_ERROR_TIMED_OUT == static_cast<int>(AgentErrorCode::timed_out) &&
+              ISWITCH_ERROR_JOB_RESET == static_cast<int>(AgentErrorCode::job_reset) &&
+              ISWITCH_ERROR_SWITCH_GONE == static_cast<int>(AgentErrorCode::switch_gone) &&
+              ISWITCH_ERROR_HALTED == static_cast<int>(AgentErrorCode::halted) &&
+              ISWITCH_ERROR_MISMATCH == static_cast<int>(AgentErrorCode::mismatch) &&
+              ISWITCH_ERROR_GONE == static_cast<int>(AgentErrorCode::gone) &&
+              ISWITCH_ERROR_BAD_ARGUMENT == static_cast<int>(AgentErrorCode::bad_argument) &&
+              ISWITCH_ERROR_CLOSED == static_cast<int>(AgentErrorCode::closed) &&
+              ISWITCH_ERROR_SYSTEM == static_cast<int>(AgentErrorCode::system) &&
+              ISWITCH_ERROR_ROOT_MISSING == static_cast<int>(AgentErrorCode::root_missing));
+
+/// Where a call's error text goes.
+struct ErrorText {
+  char* text;
+  std::size_t size;
+
+  int set(int code, const char* line) const {
+    if (text == nullptr || size == 0) return code;
+    const std::size_t length = std::min(std::strlen(line), size - 1);
+    std::memcpy(text, line, length);
+    text[length] = '\0';
+    return code;
+  }
+  int ok() const { return set(ISWITCH_OK, ""); }
+  int set(const AgentError& error) const {
+    return set(static_cast<int>(error.code), error.text.c_str());
+  }
+  int bad_argument(const char* line) const { return set(ISWITCH_ERROR_BAD_ARGUMENT, line); }
+};
+
+/// Runs `body`; what it throws becomes an error value.
+template <class Body>
+int guarded(const ErrorText& error, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return error.set(ISWITCH_ERROR_SYSTEM, "out of memory");
+  } catch (const std::exception& exception) {
+    return error.set(ISWITCH_ERROR_SYSTEM, exception.what());
+  } catch (...) {
+    return error.set(ISWITCH_ERROR_SYSTEM, "unknown failure");
+  }
+}
+
+/// A struct as this library knows it, from a caller that may know less or more of it.
+template <class Struct>
+bool adopt(const Struct* from, Struct& to) {
+  if (from->size < sizeof from->size) return false;
+  std::memcpy(&to, from, std::min(from->size, sizeof to));
+  to.size = sizeof to;
+  return true;
+}
+
+bool operation_options(const iswitch_operation_options* from, iswitch::OperationOptions& to) {
+  iswitch_operation_options options = ISWITCH_OPERATION_OPTIONS_INIT;
+  if (from != nullptr && !adopt(from, options)) return false;
+  if (options.timeout_ms >= 0) to.timeout = std::chrono::milliseconds(options.timeout_ms);
+  to.tag = options.tag;
+  return true;
+}
+
+/// Common to the three kinds; `begin` gives the handle.
+template <class Begin>
+int start(iswitch_agent* agent, const iswitch_operation_options* options,
+          iswitch_operation** operation, const ErrorText& error, Begin&& begin) noexcept {
+  if (operation == nullptr) return error.bad_argument("operation is NULL");
+  *operation = nullptr;
+  if (agent == nullptr) return error.bad_argument("agent is NULL");
+  return guarded(error, [&] {
+    iswitch::OperationOptions converted;
+    if (!operation_options(options, converted)) {
+      return error.bad_argument("iswitch_operation_options.size is not set");
+    }
+    auto made = std::make_unique<iswitch_operation>();
+    made->handle = begin(*agent->agent, converted);
+    // What has failed before it began is told at once.
+    if (made->handle.done()) {
+      if (const AgentError failed = made->handle.wait();
+          failed.code == AgentErrorCode::bad_argument || failed.code == AgentErrorCode::closed) {
+        return error.set(failed);
+      }
+    }
+    *operation = made.release();
+    return error.ok();
+  });
+}
+
+int finish(int started, iswitch_operation* operation, char* error, size_t error_size) {
+  if (started != ISWITCH_OK) return started;
+  const int outcome = iswitch_operation_wait(operation, -1, error, error_size);
+  iswitch_operation_free(operation);
+  return outcome;
+}
+
+const char* text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+}  // namespace
+
+extern "C" {
+
+const char* iswitch_error_name(int error) {
+  switch (error) {
+    case ISWITCH_OK:
+      return "ok";
+    case ISWITCH_ERROR_NOT_JOINED:
+      return "not joined";
+    case ISWITCH_ERROR_REFUSED:
+      return "refused";
+    case ISWITCH_ERROR_TIMED_OUT:
+      return "timed out";
+    case ISWITCH_ERROR_JOB_RESET:
+      return "job reset";
+    case ISWITCH_ERROR_SWITCH_GONE:
+      return "switch gone";
+    case ISWITCH_ERROR_HALTED:
+      return "halted";
+    case ISWITCH_ERROR_MISMATCH:
+      return "mismatch";
+    case ISWITCH_ERROR_GONE:
+      return "gone";
+    case ISWITCH_ERROR_BAD_ARGUMENT:
+      return "bad argument";
+    case ISWITCH_ERROR_CLOSED:
+      return "closed";
+    case ISWITCH_ERROR_SYSTEM:
+      return "system";
+    case ISWITCH_ERROR_ROOT_MISSING:
+      return "root missing";
+    case ISWITCH_PENDING:
+      return "pending";
+    default:
+      return "unknown error";
+  }
+}
+
+const char* iswitch_version(void) { return ISWITCH_VERSION; }
+
+int iswitch_agent_join(const iswitch_options* options, iswitch_agent** agent, char* error_text,
+                       size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (agent == nullptr) return error.bad_argument("agent is NULL");
+  *agent = nullptr;
+  if (options == nullptr) return error.bad_argument("options is NULL");
+  return guarded(error, [&] {
+    iswitch_options given = ISWITCH_OPTIONS_INIT;
+    if (!adopt(options, given)) return error.bad_argument("iswitch_options.size is not set");
+    if (given.switch_address == nullptr) return error.bad_argument("switch_address is NULL");
+    if (given.rank != ISWITCH_ANY_RANK && (given.rank < 0 || given.rank > 0xFFFE)) {
+      return error.bad_argument("rank is neither a member id nor ISWITCH_ANY_RANK");
+    }
+    iswitch::AgentOptions wanted;
+    wanted.switch_address = given.switch_address;
+    wanted.job = given.job;
+    if (given.rank != ISWITCH_ANY_RANK) wanted.rank = static_cast<std::uint16_t>(given.rank);
+    wanted.local_address = text_or_empty(given.local_address);
+    wanted.local_port = given.local_port;
+    wanted.key_file = text_or_empty(given.key_file);
+    wanted.join_timeout = std::chrono::milliseconds(given.join_timeout_ms);
+    wanted.operation_timeout = std::chrono::milliseconds(given.operation_timeout_ms);
+    wanted.window_bytes = given.window_bytes;
+    wanted.ecn = given.ecn != 0;
+    wanted.background_thread = given.caller_driven == 0;
+    auto made = std::make_unique<iswitch_agent>();
+    auto joined = Agent::join(wanted);
+    if (!joined) return error.set(joined.error());
+    made->agent = std::move(*joined);
+    *agent = made.release();
+    return error.ok();
+  });
+}
+
+int iswitch_agent_leave(iswitch_agent* agent, char* error_text, size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (agent == nullptr) return error.bad_argument("agent is NULL");
+  return guarded(error, [&] { return error.set(agent->agent->leave()); });
+}
+
+void iswitch_agent_free(iswitch_agent* agent) { delete agent; }
+
+uint16_t iswitch_agent_rank(const iswitch_agent* agent) {
+  return agent == nullptr ? 0xFFFF : agent->agent->rank();
+}
+uint16_t iswitch_agent_size(const iswitch_agent* agent) {
+  return agent == nullptr ? 0 : agent->agent->size();
+}
+uint16_t iswitch_agent_size_expected(const iswitch_agent* agent) {
+  return agent == nullptr ? 0 : agent->agent->size_expected();
+}
+uint32_t iswitch_agent_segment_bytes(const iswitch_agent* agent) {
+  return agent == nullptr ? 0 : agent->agent->segment_bytes();
+}
+
+void iswitch_agent_progress(iswitch_agent* agent, uint64_t wait_us) {
+  if (agent == nullptr) return;
+  constexpr std::uint64_t day = 24ull * 3600 * 1'000'000;
+  guarded({nullptr, 0}, [&] {
+    agent->agent->progress(std::chrono::microseconds(std::min(wait_us, day)));
+    return 0;
+  });
+}
+
+int iswitch_all_reduce_start(iswitch_agent* agent, const float* input, float* output, size_t count,
+                             iswitch_reduce reduce, const iswitch_operation_options* options,
+                             iswitch_operation** operation, char* error_text, size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (reduce != ISWITCH_SUM && reduce != ISWITCH_MEAN) {
+    return error.bad_argument("reduce is neither ISWITCH_SUM nor ISWITCH_MEAN");
+  }
+  const auto kind = reduce == ISWITCH_MEAN ? iswitch::Reduce::mean : iswitch::Reduce::sum;
+  return start(agent, options, operation, error,
+               [&](Agent& on, const iswitch::OperationOptions& converted) {
+                 return on.all_reduce({input, count}, {output, count}, kind, converted);
+               });
+}
+
+int iswitch_broadcast_start(iswitch_agent* agent, float* data, size_t count, uint16_t root,
+                            const iswitch_operation_options* options, iswitch_operation** operation,
+                            char* error_text, size_t error_size) {
+  return start(agent, options, operation, {error_text, error_size},
+               [&](Agent& on, const iswitch::OperationOptions& converted) {
+                 return on.broadcast({data, count}, root, converted);
+               });
+}
+
+int iswitch_barrier_start(iswitch_agent* agent, const iswitch_operation_options* options,
+                          iswitch_operation** operation, char* error_text, size_t error_size) {
+  return start(
+      agent, options, operation, {error_text, error_size},
+      [](Agent& on, const iswitch::OperationOptions& converted) { return on.barrier(converted); });
+}
+
+int iswitch_operation_done(const iswitch_operation* operation) {
+  return operation == nullptr || operation->handle.done() ? 1 : 0;
+}
+
+int iswitch_operation_wait(iswitch_operation* operation, int64_t timeout_ms, char* error_text,
+                           size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (operation == nullptr) return error.bad_argument("operation is NULL");
+  return guarded(error, [&] {
+    if (timeout_ms < 0) return error.set(operation->handle.wait());
+    const auto outcome = operation->handle.wait_for(std::chrono::milliseconds(timeout_ms));
+    if (!outcome) return error.set(ISWITCH_PENDING, "the operation is not done yet");
+    return error.set(*outcome);
+  });
+}
+
+size_t iswitch_operation_missing(const iswitch_operation* operation, uint16_t* members,
+                                 size_t capacity) {
+  if (operation == nullptr || !operation->handle.done()) return 0;
+  std::size_t count = 0;
+  guarded({nullptr, 0}, [&] {
+    Handle handle = operation->handle;
+    const AgentError outcome = handle.wait();
+    count = outcome.missing.size();
+    const std::size_t room = members == nullptr ? 0 : capacity;
+    std::copy_n(outcome.missing.begin(), std::min(count, room), members);
+    return 0;
+  });
+  return count;
+}
+
+int iswitch_operation_partial(const iswitch_operation* operation) {
+  return operation != nullptr && operation->handle.partial() ? 1 : 0;
+}
+
+uint32_t iswitch_operation_smallest_workers(const iswitch_operation* operation) {
+  return operation == nullptr ? 0 : operation->handle.smallest_workers();
+}
+
+void iswitch_operation_free(iswitch_operation* operation) { delete operation; }
+
+int iswitch_all_reduce(iswitch_agent* agent, const float* input, float* output, size_t count,
+                       iswitch_reduce reduce, const iswitch_operation_options* options,
+                       char* error_text, size_t error_size) {
+  iswitch_operation* operation = nullptr;
+  const int started = iswitch_all_reduce_start(agent, input, output, count, reduce, options,
+                                               &operation, error_text, error_size);
+  return finish(started, operation, error_text, error_size);
+}
+
+int iswitch_broadcast(iswitch_agent* agent, float* data, size_t count, uint16_t root,
+                      const iswitch_operation_options* options, char* error_text,
+                      size_t error_size) {
+  iswitch_operation* operation = nullptr;
+  const int started = iswitch_broadcast_start(agent, data, count, root, options, &operation,
+                                              error_text, error_size);
+  return finish(started, operation, error_text, error_size);
+}
+
+int iswitch_barrier(iswitch_agent* agent, const iswitch_operation_options* options,
+                    char* error_text, size_t error_size) {
+  iswitch_operation* operation = nullptr;
+  const int started = iswitch_barrier_start(agent, options, &operation, error_text, error_size);
+  return finish(started, operation, error_text, error_size);
+}
+
+int iswitch_agent_statistics(const iswitch_agent* agent, iswitch_statistics* statistics) {
+  if (agent == nullptr || statistics == nullptr || statistics->size < sizeof statistics->size) {
+    return ISWITCH_ERROR_BAD_ARGUMENT;
+  }
+  const std::size_t size = statistics->size;
+  return guarded({nullptr, 0}, [&] {
+    const iswitch::AgentStatistics now = agent->agent->statistics();
+    iswitch_statistics filled{};
+    filled.size = size;
+    filled.contributions_sent = now.contributions_sent;
+    filled.retransmissions = now.retransmissions;
+    filled.results = now.results;
+    filled.duplicate_results = now.duplicate_results;
+    filled.gradient_bytes_sent = now.gradient_bytes_sent;
+    filled.gradient_bytes_received = now.gradient_bytes_received;
+    filled.operations_done = now.operations_done;
+    filled.operations_failed = now.operations_failed;
+    filled.resets = now.resets;
+    filled.send_calls = now.send_calls;
+    filled.receive_calls = now.receive_calls;
+    filled.smoothed_rtt_ns = static_cast<std::uint64_t>(now.smoothed_rtt.count());
+    filled.retransmit_timeout_ns = static_cast<std::uint64_t>(now.retransmit_timeout.count());
+    filled.window_bytes = now.window_bytes;
+    std::memcpy(statistics, &filled, std::min(size, sizeof filled));
+    return static_cast<int>(ISWITCH_OK);
+  });
+}
+
+}  // extern "C"

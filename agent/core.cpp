@@ -1,0 +1,617 @@
+#include "agent/core.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <string_view>
+#include <system_error>
+
+#include "agent/fork_guard.h"
+#include "wire/key_file.h"
+
+namespace iswitch::agent {
+
+namespace {
+
+constexpr std::size_t transmit_batch = 64;
+/// Receive batches a turn; then others may have the lock.
+constexpr unsigned most_batches = 16;
+
+// How the thread and waiting callers share the work (see core.h).
+constexpr Time lease = 200 * millisecond;
+constexpr Time lease_tick = 5 * millisecond;
+constexpr Time prompt_wait = 100 * microsecond;
+constexpr Time prompt_grace = millisecond;
+constexpr unsigned prompt_enough = 8;
+/// The engine ends a join at its deadline; this much later the clock does.
+constexpr std::chrono::milliseconds timeout_slack{100};
+
+/// Steady-clock time points may not overflow: a year away is never.
+std::chrono::steady_clock::time_point time_point(Time time) {
+  constexpr Time year = 365 * 24 * 3600 * second;
+  const Time bounded = std::min(time, monotonic_now() + year);
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(bounded));
+}
+
+struct SwitchAddress {
+  wire::Ipv4 ip;
+  std::uint16_t port = wire::default_udp_port;
+};
+
+/// "IPv4" or "IPv4:port".
+std::optional<SwitchAddress> parse_switch_address(std::string_view text) {
+  SwitchAddress address;
+  const std::size_t colon = text.find(':');
+  const auto ip = wire::parse_ipv4(text.substr(0, colon));
+  if (!ip) return std::nullopt;
+  address.ip = *ip;
+  if (colon == std::string_view::npos) return address;
+  const std::string_view port = text.substr(colon + 1);
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size() || address.port == 0) {
+    return std::nullopt;
+  }
+  return address;
+}
+
+std::uint32_t random_incarnation() {
+  std::uint32_t value = 0;
+  if (getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value)) return value;
+  return static_cast<std::uint32_t>(monotonic_now()) ^ static_cast<std::uint32_t>(getpid()) << 16;
+}
+
+std::uint64_t unix_microseconds() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(since).count());
+}
+
+/// MTU that a datagram with a full segment needs.
+std::uint32_t datagram_mtu(std::size_t segment_bytes) {
+  return static_cast<std::uint32_t>(wire::ipv4_bytes + wire::udp_bytes + wire::header_bytes +
+                                    segment_bytes);
+}
+
+bool is_over(EngineState state) {
+  return state == EngineState::idle || state == EngineState::left || state == EngineState::failed;
+}
+
+Error closed_error(const std::string& name) {
+  Error error;
+  error.code = ErrorCode::closed;
+  error.text = "the agent has left " + name;
+  return error;
+}
+
+}  // namespace
+
+Time monotonic_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Time deadline_after(Time now, std::chrono::milliseconds timeout) {
+  const auto most = (never - now) / millisecond;
+  if (timeout.count() >= most) return never;
+  return now + std::max<Time>(timeout.count(), 0) * millisecond;
+}
+
+AgentError make_error(AgentErrorCode code, std::string text) {
+  AgentError error;
+  error.code = code;
+  error.text = std::move(text);
+  return error;
+}
+
+AgentError to_agent_error(const Error& error) {
+  AgentError result = make_error(static_cast<AgentErrorCode>(error.code), error.text);
+  for (unsigned member = 0; member < wire::max_members; ++member) {
+    if ((error.missing >> member & 1) != 0) {
+      result.missing.push_back(static_cast<std::uint16_t>(member));
+    }
+  }
+  return result;
+}
+
+// ---- joining
+
+Core::Core(const AgentOptions& options)
+    : default_timeout_(options.operation_timeout),
+      wanted_window_bytes_(options.window_bytes),
+      generation_(fork_generation()),
+      outgoing_(transmit_batch) {}
+
+Core::~Core() {
+  if (transport_) forget_in_children(transport_->fd());
+  if (event_fd_ >= 0) {
+    forget_in_children(event_fd_);
+    ::close(event_fd_);
+  }
+}
+
+std::variant<std::shared_ptr<Core>, AgentError> Core::join(const AgentOptions& options) {
+  const std::shared_ptr<Core> core(new Core(options));
+  if (AgentError error = core->open(options)) return error;
+  if (AgentError error = core->drive_join(options.join_timeout)) return error;
+  if (options.background_thread) {
+    const std::string problem = core->start_thread();
+    if (!problem.empty()) {
+      core->close(0);
+      return make_error(AgentErrorCode::system, problem);
+    }
+  }
+  return core;
+}
+
+AgentError Core::open(const AgentOptions& options) {
+  const auto bad = [](std::string text) {
+    return make_error(AgentErrorCode::bad_argument, std::move(text));
+  };
+  const auto address = parse_switch_address(options.switch_address);
+  if (!address) {
+    return bad(
+        "switch address '" + options.switch_address +
+        "' is neither an IPv4 address nor IPv4:port, such as 10.77.0.254 or 10.77.0.254:17170");
+  }
+  name_ = "job " + std::to_string(options.job) + " at switch " + wire::to_string(address->ip) +
+          ":" + std::to_string(address->port);
+  UdpOptions udp;
+  udp.switch_ip = address->ip;
+  udp.base_port = address->port;
+  udp.local_port = options.local_port;
+  if (!options.local_address.empty()) {
+    const auto local = wire::parse_ipv4(options.local_address);
+    if (!local) return bad("local address '" + options.local_address + "' is not an IPv4 address");
+    udp.local_ip = *local;
+  }
+  EngineOptions engine;
+  engine.job = options.job;
+  if (options.rank) {
+    if (*options.rank >= wire::max_members) {
+      return bad("rank " + std::to_string(*options.rank) + " is not in 0.." +
+                 std::to_string(wire::max_members - 1) + ", which is what one switch has");
+    }
+    engine.wanted_member = *options.rank;
+  }
+  if (!options.key_file.empty()) {
+    const std::string problem = wire::read_key_file(options.key_file, engine.key);
+    if (!problem.empty()) return bad("key file " + options.key_file + " " + problem);
+  }
+
+  auto opened = UdpTransport::open(udp);
+  if (const auto* error = std::get_if<Error>(&opened)) return to_agent_error(*error);
+  transport_ = std::move(std::get<std::unique_ptr<UdpTransport>>(opened));
+  close_in_children(transport_->fd());
+  event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event_fd_ < 0) {
+    return make_error(AgentErrorCode::system,
+                      "cannot make an eventfd: " + std::generic_category().message(errno));
+  }
+  close_in_children(event_fd_);
+
+  engine.max_segment_bytes = transport_->max_segment_bytes();
+  if (engine.max_segment_bytes == 0) {
+    return make_error(AgentErrorCode::system,
+                      "the path to " + name_ + " has an MTU of " +
+                          std::to_string(transport_->path_mtu()) +
+                          " bytes; the smallest segment needs " +
+                          std::to_string(datagram_mtu(wire::min_segment_bytes)));
+  }
+  engine.incarnation = random_incarnation();
+  engine.own_ip = transport_->local_ip();
+  engine.own_port = transport_->local_port();
+  engine.start_unix_microseconds = unix_microseconds();
+  engine.start_time = monotonic_now();
+  engine.receive_datagrams = transport_->receive_datagrams(engine.max_segment_bytes);
+  engine.ecn = options.ecn;
+  engine_.emplace(std::move(engine));
+  return {};
+}
+
+AgentError Core::drive_join(std::chrono::milliseconds timeout) {
+  Lock lock = enter();
+  const Time now = monotonic_now();
+  const Time deadline = deadline_after(now, timeout);
+  engine_->join(now, deadline);
+  take_token();
+  transmit(now);
+  const auto joining = [this] {
+    return engine_->state() == EngineState::joining || engine_->state() == EngineState::forming;
+  };
+  // The engine gives up at the deadline by itself; the clock ends the loop whatever it does.
+  while (joining() && !socket_lost_ && monotonic_now() < deadline_after(deadline, timeout_slack)) {
+    poll_and_pump(lock, deadline_after(deadline, timeout_slack));
+  }
+  give_token(false);
+  if (!is_over(engine_->state()) && !joining()) {
+    fit_window();
+    return {};
+  }
+
+  AgentError error = to_agent_error(engine_->join_error());
+  if (!error) error = make_error(AgentErrorCode::timed_out, "no answer");
+  const wire::ReplyBody job = engine_->job();
+  const std::uint32_t fits = transport_->max_segment_bytes();
+  if (error.code == AgentErrorCode::refused && job.segment_bytes > fits) {
+    error.text = "its segments of " + std::to_string(job.segment_bytes) + " bytes need an MTU of " +
+                 std::to_string(datagram_mtu(job.segment_bytes)) + ", the path has " +
+                 std::to_string(transport_->path_mtu());
+  }
+  error.text = "cannot join " + name_ + ": " + error.text + trouble_text();
+  const bool known_there = job.member != wire::no_member;
+  lock.unlock();
+  close(known_there ? 100 * millisecond : 0);
+  return error;
+}
+
+/// The segment size is known only now: the window holds no more than the receive buffer, and no
+/// more than the user wants.
+void Core::fit_window() {
+  const std::uint32_t segment = std::max<std::uint32_t>(engine_->job().segment_bytes, 1);
+  std::uint32_t datagrams = transport_->receive_datagrams(segment);
+  if (wanted_window_bytes_ != 0) {
+    datagrams = std::clamp<std::uint32_t>(wanted_window_bytes_ / segment, 1, datagrams);
+  }
+  engine_->limit_receive_datagrams(datagrams);
+}
+
+std::string Core::start_thread() {
+  // Signals are the application's; none is delivered on this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::string problem;
+  try {
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "iswitch-agent");
+  } catch (const std::system_error& error) {
+    problem = std::string("cannot start the agent's thread: ") + error.what() +
+              "; raise the limit of processes or set background_thread to false";
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return problem;
+}
+
+// ---- who drives
+
+Core::Lock Core::enter() {
+  const std::lock_guard<std::mutex> gate(gate_);
+  return Lock(mutex_);
+}
+
+void Core::take_token() { driving_ = true; }
+
+void Core::give_token(bool caller) {
+  driving_ = false;
+  if (caller) leased_until_ = monotonic_now() + lease;
+}
+
+/// Somebody stops driving or stops waiting: see that whoever is left has a driver.
+void Core::hand_over() {
+  if (driving_) return;
+  if (waiters_ > 0) {
+    changed_.notify_all();
+  } else if (!operations_.empty()) {
+    thread_wake_.notify_one();
+  }
+}
+
+void Core::wait_for_change(Lock& lock, Time until) {
+  ++waiters_;
+  changed_.wait_until(lock, time_point(until));
+  --waiters_;
+}
+
+void Core::kick() const {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then it is readable already.
+  static_cast<void>(!write(event_fd_, &one, sizeof one));
+}
+
+bool Core::callers_at_work(Time now) const {
+  if (driving_ || waiters_ > 0) return true;
+  if (now >= leased_until_) return false;
+  return operations_.empty() ||
+         (prompt_waits_ >= prompt_enough && now - last_submit_at_ < prompt_grace);
+}
+
+void Core::run() {
+  Lock lock = enter();
+  while (!stopping_) {
+    const Time now = monotonic_now();
+    if (callers_at_work(now)) {
+      const Time tick = operations_.empty() || driving_ ? lease_tick : prompt_grace;
+      thread_wake_.wait_until(lock, time_point(now + tick));
+      if (!driving_ && waiters_ == 0 && engine_->next_deadline() <= monotonic_now()) pump(false);
+      continue;
+    }
+    if (!operations_.empty()) prompt_waits_ = 0;
+    take_token();
+    do {
+      poll_and_pump(lock, never);
+    } while (!stopping_ && waiters_ == 0 && !socket_lost_);
+    give_token(false);
+    hand_over();
+    if (socket_lost_) return;
+  }
+}
+
+/// Waits for packets, timers, a kick or `until`, without the lock; then moves everything. The
+/// caller has the token.
+void Core::poll_and_pump(Lock& lock, Time until) {
+  const bool writable = transport_->blocked();
+  const Time wake = std::min(until, engine_->next_deadline());
+  const Time wait = wake == never ? never : wake - monotonic_now();
+  pollfd polled[2] = {
+      {transport_->fd(), static_cast<short>(writable ? POLLIN | POLLOUT : POLLIN), 0},
+      {event_fd_, POLLIN, 0}};
+  bool readable = true;
+  if (wait > 0) {
+    poll_until_ = wake;
+    polls_writable_ = writable;
+    lock.unlock();
+    timespec time{};
+    time.tv_sec = wait / second;
+    time.tv_nsec = wait % second;
+    const int ready = ppoll(polled, 2, wait == never ? nullptr : &time, nullptr);
+    {
+      const std::lock_guard<std::mutex> gate(gate_);
+      lock.lock();
+    }
+    poll_until_ = never;
+    polls_writable_ = false;
+    readable = ready > 0 && (polled[0].revents & ~POLLOUT) != 0;
+    if (ready > 0 && polled[1].revents != 0) {
+      std::uint64_t kicks = 0;
+      static_cast<void>(!read(event_fd_, &kicks, sizeof kicks));
+    }
+    if (ready > 0 && ((polled[0].revents | polled[1].revents) & POLLNVAL) != 0) lose_socket();
+  }
+  if (!socket_lost_) pump(readable);
+}
+
+void Core::pump(bool readable) {
+  Time now = monotonic_now();
+  for (unsigned batch = 0; batch < most_batches; ++batch) {
+    if (readable) {
+      for (const Received& received : transport_->receive()) {
+        engine_->receive(received.datagram, received.ecn, now);
+      }
+    }
+    engine_->tick(now);
+    transmit(now);
+    finish_operations();
+    if (!readable || transport_->drained()) return;
+    now = monotonic_now();
+  }
+}
+
+void Core::transmit(Time now) {
+  if (socket_lost_) return;
+  transport_->flush();
+  while (!transport_->blocked()) {
+    const std::size_t count = engine_->transmit(outgoing_, now);
+    if (count == 0) break;
+    transport_->send({outgoing_.data(), count});
+  }
+  if (transport_->trouble() != EMSGSIZE) return;
+  const std::uint32_t segment = engine_->job().segment_bytes;
+  if (segment == 0 || transport_->path_mtu() >= datagram_mtu(segment)) return;
+  Error error;
+  error.code = ErrorCode::system;
+  error.text = "the path to " + name_ + " has an MTU of " + std::to_string(transport_->path_mtu()) +
+               " bytes now; segments of " + std::to_string(segment) + " bytes need " +
+               std::to_string(datagram_mtu(segment));
+  engine_->abandon(error);
+}
+
+void Core::lose_socket() {
+  socket_lost_ = true;
+  Error error;
+  error.code = ErrorCode::system;
+  error.text = "the agent's socket for " + name_ +
+               " was closed by somebody else in this process; join again";
+  engine_->abandon(error);
+  finish_operations();
+}
+
+std::string Core::trouble_text() const {
+  const int trouble = transport_->trouble();
+  if (trouble == 0) return {};
+  if (trouble == ECONNREFUSED) {
+    return " (the host answers that nothing listens on that port: is switchd running?)";
+  }
+  return " (the last packet was refused: " + std::generic_category().message(trouble) + ")";
+}
+
+void Core::finish_operations() {
+  bool finished = false;
+  while (auto completion = engine_->take_completion()) {
+    const auto found = operations_.find(completion->id);
+    if (found == operations_.end()) continue;
+    Handle::State& state = *found->second;
+    state.error = to_agent_error(completion->error);
+    if (state.error.code == AgentErrorCode::timed_out ||
+        state.error.code == AgentErrorCode::switch_gone) {
+      state.error.text += trouble_text();
+    }
+    state.partial = completion->partial;
+    state.smallest_workers = completion->smallest_workers;
+    state.done.store(true, std::memory_order_release);
+    operations_.erase(found);
+    finished = true;
+  }
+  if (finished && waiters_ > 0) changed_.notify_all();
+}
+
+// ---- what callers ask
+
+std::shared_ptr<Handle::State> Core::submit(Request request, const OperationOptions& options) {
+  auto state = std::make_shared<Handle::State>();
+  const auto fail = [&state](AgentError error) {
+    state->error = std::move(error);
+    state->done.store(true, std::memory_order_release);
+    return state;
+  };
+  if (inherited()) return fail(inherited_error());
+  request.user_tag = options.tag;
+  Lock lock = enter();
+  if (closing_) return fail(to_agent_error(closed_error(name_)));
+  if (socket_lost_) {
+    return fail(
+        make_error(AgentErrorCode::system, "the agent's socket for " + name_ + " is closed"));
+  }
+  const Time now = monotonic_now();
+  request.deadline = deadline_after(now, options.timeout.value_or(default_timeout_));
+  state->core = shared_from_this();
+  state->submitted_at = now;
+  last_submit_at_ = now;
+  operations_.emplace(engine_->submit(request, now), state);
+  transmit(now);
+  finish_operations();
+  if (driving_) {
+    // Whoever polls wakes up for packets anyway, but not for an earlier timer or a full send
+    // buffer.
+    if (engine_->next_deadline() < poll_until_ || (transport_->blocked() && !polls_writable_))
+      kick();
+  } else if (prompt_waits_ < prompt_enough) {
+    thread_wake_.notify_one();
+  }
+  return state;
+}
+
+bool Core::wait(const Handle::State& operation, Time until) {
+  const auto done = [&operation] { return operation.done.load(std::memory_order_acquire); };
+  if (done()) return true;
+  Lock lock = enter();
+  if (!done()) {
+    const bool prompt = monotonic_now() - operation.submitted_at < prompt_wait;
+    prompt_waits_ = prompt ? std::min(prompt_waits_ + 1, prompt_enough) : 0;
+  }
+  while (!done() && monotonic_now() < until) {
+    if (driving_ || closing_ || socket_lost_) {
+      wait_for_change(lock, until);
+      continue;
+    }
+    take_token();
+    while (!done() && !closing_ && !socket_lost_ && monotonic_now() < until) {
+      poll_and_pump(lock, until);
+    }
+    give_token(true);
+  }
+  hand_over();
+  return done();
+}
+
+void Core::progress(Time until) {
+  Lock lock = enter();
+  if (closing_ || socket_lost_) return;
+  if (driving_) {
+    if (monotonic_now() < until) wait_for_change(lock, until);
+  } else {
+    take_token();
+    poll_and_pump(lock, until);
+    give_token(true);
+  }
+  hand_over();
+}
+
+AgentError Core::close(Time grace) {
+  Lock lock = enter();
+  if (closing_) {
+    while (!closed_) wait_for_change(lock, never);
+    return close_error_;
+  }
+  closing_ = true;
+  const Time now = monotonic_now();
+  const bool was_member = !is_over(engine_->state());
+  if (was_member && !socket_lost_) {
+    const Time deadline = now + grace;
+    engine_->leave(now, deadline);
+    transmit(now);
+    finish_operations();
+    while (!is_over(engine_->state()) && !socket_lost_ && monotonic_now() < deadline) {
+      if (driving_) {
+        kick();
+        wait_for_change(lock, deadline);
+      } else {
+        take_token();
+        poll_and_pump(lock, deadline);
+        give_token(false);
+      }
+    }
+    if (engine_->state() != EngineState::left) {
+      close_error_ =
+          make_error(AgentErrorCode::switch_gone, "no answer to Leave from " + name_ +
+                                                      "; the place stays taken until the "
+                                                      "member has timed out there");
+    }
+  }
+  stopping_ = true;
+  engine_->abandon(closed_error(name_));
+  finish_operations();
+  kick();
+  thread_wake_.notify_all();
+  changed_.notify_all();
+  lock.unlock();
+  if (thread_.joinable()) thread_.join();
+  lock = enter();
+  while (driving_) {
+    kick();
+    wait_for_change(lock, never);
+  }
+  final_counts_ = transport_->counts();
+  forget_in_children(transport_->fd());
+  transport_.reset();
+  closed_ = true;
+  changed_.notify_all();
+  return close_error_;
+}
+
+bool Core::inherited() const { return generation_ != fork_generation(); }
+
+AgentError Core::inherited_error() const {
+  return make_error(
+      AgentErrorCode::closed,
+      "this agent of " + name_ +
+          " was inherited through fork(); it belongs to the parent: join in the child");
+}
+
+Membership Core::membership() {
+  const Lock lock = enter();
+  const wire::ReplyBody& job = engine_->job();
+  return {engine_->member(), job.members_now, job.members_expected, job.segment_bytes};
+}
+
+AgentStatistics Core::statistics() {
+  const Lock lock = enter();
+  const Statistics engine = engine_->statistics();
+  const UdpTransport::Counts counts = transport_ ? transport_->counts() : final_counts_;
+  AgentStatistics result;
+  result.contributions_sent = engine.contributions_sent;
+  result.retransmissions = engine.retransmissions;
+  result.results = engine.results;
+  result.duplicate_results = engine.duplicate_results;
+  result.gradient_bytes_sent = engine.gradient_bytes_sent;
+  result.gradient_bytes_received = engine.gradient_bytes_received;
+  result.operations_done = engine.operations_done;
+  result.operations_failed = engine.operations_failed;
+  result.resets = engine.resets;
+  result.send_calls = counts.send_calls;
+  result.receive_calls = counts.receive_calls;
+  result.window_bytes = engine.window_bytes;
+  result.smoothed_rtt = std::chrono::nanoseconds(engine.smoothed_rtt);
+  result.retransmit_timeout = std::chrono::nanoseconds(engine.retransmit_timeout);
+  return result;
+}
+
+}  // namespace iswitch::agent
