@@ -4,6 +4,27 @@
 // The driver's loop:  receive() for what has come; submit() for what the user wants; tick(now);
 // transmit() until it gives nothing; take_completion() until it gives nothing; sleep until
 // next_deadline() or the next datagram.
+//
+// What a failure means. All members must agree on which operation a position of the stream belongs
+// to, or different tensors would be added. So a stream lives for one *epoch*: from a base round
+// until the job is reset, the membership is lost, or an operation fails on this member (deadline
+// passed, mismatch, gone). Then
+//  - everything outstanding fails together: the culprit with its own error, the rest with
+//  job_reset.
+//    From then on the engine neither reads nor writes the vectors of those operations. Vectors of
+//    failed operations hold some segments' results and otherwise what they held before;
+//  - if it was an operation that failed, the switch is asked for a Reset a little later (100 ms and
+//    more: other members that wait for the same one reach their own deadlines first), since what
+//    this member has sent cannot be taken back, and what it has not sent others would wait for;
+//  - if nothing was outstanding, the next operation submitted fails with the reason instead, so
+//  that
+//    each member is told exactly once per epoch. Operations submitted before the failed completions
+//    have been taken fail as well: their user could not know;
+//  - operations submitted after that wait, within their deadlines, and open the next epoch.
+// Members may disagree on which operations of an epoch completed. What is safe is to begin each
+// epoch by agreeing again: the first operation after a failure is the first of the epoch on every
+// member. root_missing is the exception: every member has the same result, so only that operation
+// fails.
 #pragma once
 
 #include <array>
@@ -23,14 +44,14 @@ namespace iswitch::agent {
 /// Why an operation or a join failed. Values are those of iswitch.h.
 enum class ErrorCode : std::uint8_t {
   none = 0,
-  not_joined = 1,     ///< no membership (yet, or given up)
-  refused = 2,        ///< the switch refused the Join; `status` says why
-  timed_out = 3,      ///< deadline passed; `missing` names members when the switch could tell
-  job_reset = 4,      ///< the job was reset (a member joined, an operator, a restarted switch)
-  switch_gone = 5,    ///< the switch said Leave, or does not answer
-  halted = 6,         ///< the job is halted and the deadline passed
-  mismatch = 7,       ///< ranks disagree on the operation
-  gone = 8,           ///< the result is no longer kept: this member fell too far behind
+  not_joined = 1,   ///< no membership (yet, or given up)
+  refused = 2,      ///< the switch refused the Join; `status` says why
+  timed_out = 3,    ///< deadline passed; `missing` names members when the switch could tell
+  job_reset = 4,    ///< the job was reset (a member joined, an operator, a restarted switch)
+  switch_gone = 5,  ///< the switch said Leave, or does not answer
+  halted = 6,       ///< the job is halted and the deadline passed
+  mismatch = 7,     ///< ranks disagree on the operation
+  gone = 8,         ///< the result is no longer kept: this member fell too far behind
   bad_argument = 9,
   closed = 10,        ///< the agent has left or was destroyed, or was inherited through fork()
   system = 11,        ///< the machine refused something (socket, memory); the text says what
@@ -52,13 +73,15 @@ struct EngineOptions {
   std::uint32_t max_segment_bytes = wire::max_segment_bytes;  ///< what the transport can carry
   std::uint32_t incarnation = 0;                              ///< random at each start
   std::vector<std::uint8_t> key;
-  wire::Ipv4 own_ip;            ///< as the switch sees it (tags cover it)
+  wire::Ipv4 own_ip;  ///< as the switch sees it (tags cover it)
   std::uint16_t own_port = 0;
   std::uint64_t start_unix_microseconds = 0;  ///< nonces start here and grow
   Time start_time = 0;
   /// Datagrams of a full segment that the receive buffer holds; the window never exceeds it.
   std::uint32_t receive_datagrams = 64;
-  bool ecn = false;  ///< send contributions as ECT(0)
+  bool ecn = false;                                           ///< send contributions as ECT(0)
+  std::uint8_t data_tos = wire::FrameRules{}.data_tos;        ///< DSCP; ECN bits zero
+  std::uint8_t control_tos = wire::FrameRules{}.control_tos;  ///< DSCP; ECN bits zero
   Time ping_interval = second;
   Time join_retry = 20 * millisecond;  ///< first; doubles up to ping_interval
   Time min_retransmit = 2 * millisecond;
@@ -86,7 +109,7 @@ struct Completion {
   OperationId id = 0;
   Error error;
   bool partial = false;                ///< some segment was forced before its threshold
-  std::uint32_t smallest_workers = 0;  ///< fewest workers in any segment's sum
+  std::uint32_t smallest_workers = 0;  ///< fewest workers in any segment's sum; 0 without segments
 };
 
 /// One datagram to send: `head` then `payload`, to the switch's port base + shard, with this ToS.
@@ -95,12 +118,15 @@ struct Outgoing {
   std::uint16_t head_size = 0;
   std::uint16_t shard = 0;
   std::uint8_t tos = 0;
-  Bytes payload;  ///< points into the user's vector; valid until the next call of receive() or submit()
+  Bytes payload;  ///< points into the user's vector; valid until the next call of receive() or
+                  ///< submit()
 };
 
 enum class EngineState : std::uint8_t { idle, joining, forming, running, halted, left, failed };
 
 /// For people and tests; all counts since the engine was made.
+/// contributions_sent includes the retransmissions; gradient_bytes_sent counts payload sent for the
+/// first time and gradient_bytes_received that of first copies of results.
 struct Statistics {
   std::uint64_t contributions_sent = 0, retransmissions = 0, results = 0, duplicate_results = 0;
   std::uint64_t gradient_bytes_sent = 0, gradient_bytes_received = 0;
@@ -118,13 +144,16 @@ class Engine {
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
 
-  /// Starts joining; the outcome shows in state() and join_error(). Tried until `deadline`.
+  /// Starts joining; the outcome shows in state() and join_error(): running, or failed at
+  /// `deadline` or when the switch refuses for good. A membership that is lost later is sought
+  /// again without a deadline, under the same id.
   void join(Time now, Time deadline);
-  /// Sends Leave until answered or until `deadline`; operations in flight fail with closed.
+  /// Sends Leave until answered or until `deadline`, then state() is left; operations in flight
+  /// fail with closed at once.
   void leave(Time now, Time deadline);
 
-  /// What the receive buffer holds, once the job's segment size is known (EngineOptions::receive_datagrams
-  /// is the estimate until then). The window never exceeds it.
+  /// What the receive buffer holds, once the job's segment size is known
+  /// (EngineOptions::receive_datagrams is the estimate until then). The window never exceeds it.
   void limit_receive_datagrams(std::uint32_t datagrams);
 
   /// A UDP payload that came from the switch's address and a port in [base, base + shards).
@@ -135,7 +164,9 @@ class Engine {
   /// When tick() or transmit() has something to do without further input; `never` if it has not.
   Time next_deadline() const;
 
-  /// Operations go in the same order on all members. Errors come as completions.
+  /// Operations go in the same order on all members. Errors come as completions. An operation may
+  /// be submitted from join() on; it waits for the job to run. One of 0 elements is complete at
+  /// once.
   OperationId submit(const Request& request, Time now);
   std::optional<Completion> take_completion();
   /// Fails everything outstanding with `error` (the driver is going away).

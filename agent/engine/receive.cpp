@@ -1,0 +1,243 @@
+// What a datagram from the switch means.
+#include <utility>
+
+#include "agent/engine/payload.h"
+#include "agent/engine/state.h"
+#include "agent/engine/texts.h"
+#include "wire/serial.h"
+
+namespace iswitch::agent {
+
+void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
+  const wire::Header& header = message.header;
+  const bool marked_here = ecn == wire::Ecn::ce;
+  if (marked_here) stream.echo_mark();
+  const Stream::Place place = stream.find(header.round, header.segment);
+  if (place.found == Stream::Found::unknown || header.data_type() != wire::DataType::float32 ||
+      header.member == 0) {
+    ++statistics.ignored;
+    return;
+  }
+  requests.heard();
+  if (place.found == Stream::Found::duplicate) {
+    ++statistics.duplicate_results;
+    stream.duplicate(now);
+    return;
+  }
+  const Segment& segment = stream.segment(place.position);
+  Operation& operation = operations.at(segment.operation);
+  if (!message.payload.empty() && message.payload.size() != segment.bytes) {
+    const std::string what = text::slot(header.segment, header.round) + " came back with " +
+                             std::to_string(message.payload.size()) + " bytes where " +
+                             std::to_string(segment.bytes) + " were contributed";
+    break_epoch(operation.id, {ErrorCode::mismatch, wire::Status::ok, 0,
+                               "members disagree on the operation: " + what +
+                                   "; issue the same operations in the same order everywhere"});
+    return;
+  }
+  const std::uint64_t offset = (place.position - operation.first) * membership.job().segment_bytes;
+  deliver(operation.request, offset, segment.bytes, message.payload, header.member);
+  if (operation.request.kind == wire::OperationKind::broadcast && message.payload.empty() &&
+      !operation.error) {
+    // Every member gets this same result, so the stream goes on: no Reset is needed.
+    operation.error = {ErrorCode::root_missing, wire::Status::ok, 0,
+                       "the broadcast was forced without the data of its root, member " +
+                           std::to_string(operation.request.root) + ", in " +
+                           text::slot(header.segment, header.round) + "; repeat it"};
+  }
+  const bool partial = (header.flags & wire::flag::partial) != 0;
+  const bool marked = marked_here || (header.flags & wire::flag::ecn_echo) != 0;
+  ++statistics.results;
+  statistics.gradient_bytes_received += message.payload.size();
+  if (partial) ++statistics.partial_results;
+  if (marked) ++statistics.ecn_marks;
+  stream.acknowledge(place.position, marked, now);
+  operations.segment_done(operation, header.member, partial);
+}
+
+void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
+  const bool member = membership.joined();
+  if (!member || leaving || !requests.authentic(datagram)) {
+    ++statistics.ignored;
+    return;
+  }
+  requests.heard();
+  const auto action = static_cast<wire::Action>(message.header.flags);
+  wire::ReplyBody answer = membership.job();
+  answer.status = wire::Status::ok;
+  if (action == wire::Action::help) {
+    const wire::SlotBody slot = wire::read_slot(message.payload);
+    const Stream::Place place = stream.find(slot.round, slot.segment);
+    if (place.found == Stream::Found::outstanding) stream.resend(place.position);
+    requests.answer(message.header, membership.member(), answer);
+    return;
+  }
+  if (action == wire::Action::ping) {
+    requests.answer(message.header, membership.member(), answer);
+    return;
+  }
+  if (action != wire::Action::reset && action != wire::Action::halt &&
+      action != wire::Action::resume && action != wire::Action::leave) {
+    answer.status = wire::Status::unsupported;
+    requests.answer(message.header, membership.member(), answer);
+    return;
+  }
+  const Requests::Freshness freshness = requests.freshness(message.header);
+  if (freshness == Requests::Freshness::replayed) answer.status = wire::Status::replayed_nonce;
+  if (freshness == Requests::Freshness::fresh) {
+    if (action == wire::Action::reset) {
+      on_base_round(wire::read_reset(message.payload));
+    } else if (action == wire::Action::halt || action == wire::Action::resume) {
+      wire::ReplyBody job = membership.job();
+      job.state = action == wire::Action::halt ? wire::JobState::halted : wire::JobState::running;
+      on_job_state(job);
+    }
+    answer = membership.job();
+    answer.status = wire::Status::ok;
+  }
+  requests.answer(message.header, membership.member(), answer);
+  if (freshness == Requests::Freshness::fresh && action == wire::Action::leave) switch_leaves();
+}
+
+void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
+  const Reply reply = requests.match(message, datagram);
+  if (reply.answers == Answers::nothing) {
+    ++statistics.ignored;
+    return;
+  }
+  requests.heard();
+  if (reply.answers == Answers::main) return on_main_reply(reply);
+  if (!membership.joined()) return;
+  if (reply.body.status == wire::Status::not_a_member) {
+    if (reply.answers != Answers::unasked) return lose_membership();
+    // Perhaps about a contribution sent before the last Join: only an answer to a question counts.
+    if (!confirming) {
+      confirming = true;
+      ping_at = now;
+    }
+    return;
+  }
+  if (reply.answers == Answers::ping) confirming = false;
+  on_job_state(reply.body);
+  if (reply.answers == Answers::help) on_help_reply(reply.body);
+  if (reply.answers == Answers::unasked) on_refused_segment(reply.body);
+}
+
+void Engine::State::on_main_reply(const Reply& reply) {
+  if (leaving) {
+    if (reply.action == wire::Action::leave) {
+      membership.set_state(EngineState::left);
+      leave_deadline = never;
+    }
+    return;
+  }
+  if (reply.action == wire::Action::join) {
+    const bool was_member = membership.joined();
+    if (was_member) {
+      // Polling while the job forms. A place that was lost meanwhile shows as another status.
+      if (!reply.authentic) return;
+    } else {
+      requests.forget_peer();
+      confirming = false;
+    }
+    if (membership.on_join_reply(reply, now)) begin_epoch_if_possible();
+    if (membership.state() == EngineState::failed) {
+      operations.fail_all(membership.error());
+      stream.stop();
+    }
+    return;
+  }
+  if (!membership.joined()) return;
+  if (reply.body.status == wire::Status::not_a_member) return lose_membership();
+  if (reply.body.status == wire::Status::replayed_nonce) requests.jump_nonces();
+  if (reply.action == wire::Action::reset && broken) reset_at = now + options.ping_interval / 2;
+  on_job_state(reply.body);
+}
+
+void Engine::State::on_help_reply(const wire::ReplyBody& body) {
+  if (body.status == wire::Status::gone) return on_refused_segment(body);
+  const Segment* oldest = stream.oldest();
+  if (!inquiry.asked || oldest == nullptr || oldest->position != inquiry.position) return;
+  inquiry.answered = true;
+  inquiry.missing = body.missing;
+  if ((body.missing >> membership.member() & 1) != 0) stream.resend(inquiry.position);
+}
+
+void Engine::State::on_job_state(const wire::ReplyBody& body) {
+  // Refusals may carry zeros: nothing is learned from those.
+  const bool described = body.status == wire::Status::ok || body.status == wire::Status::gone ||
+                         body.status == wire::Status::halted ||
+                         body.status == wire::Status::parent_not_ready ||
+                         body.status == wire::Status::mismatch;
+  if (!described || !unfit_job(body, options).empty()) return;
+  const std::uint32_t known = membership.job().base_round;
+  if (wire::serial_newer(known, body.base_round)) return;  // overtaken by a Reset
+  wire::ReplyBody job = body;
+  job.base_round = known;
+  const bool same_shape = job.slots == membership.job().slots &&
+                          job.segment_bytes == membership.job().segment_bytes &&
+                          job.shards == membership.job().shards;
+  // Another shape under a running stream can only be another job under the same number.
+  if (!same_shape && stream.active()) return lose_membership();
+  const EngineState before = membership.state();
+  membership.adopt(job);
+  if (body.base_round != known) on_base_round(body.base_round);
+  const EngineState after = membership.state();
+  if (stream.active() && before != after) {
+    if (after == EngineState::running)
+      stream.resume(now);
+    else
+      stream.pause();
+  }
+  begin_epoch_if_possible();
+}
+
+void Engine::State::on_base_round(std::uint32_t base_round) {
+  const std::uint32_t before = membership.job().base_round;
+  if (!wire::serial_newer(base_round, before)) return;
+  membership.set_base_round(base_round);
+  if (stream.active()) {
+    end_epoch(
+        {ErrorCode::job_reset, wire::Status::ok,
+         inquiry.answered ? inquiry.missing : wire::MemberMask{0},
+         "job " + std::to_string(options.job) + " was reset (base round " + std::to_string(before) +
+             " to " + std::to_string(base_round) +
+             "): a member joined or gave up an operation, or an operator asked; all members start "
+             "again together" +
+             missing_so_far()});
+    ++statistics.resets;
+  } else if (broken) {
+    ++statistics.resets;
+  }
+  broken = false;
+  reset_at = never;
+  if (requests.main() == wire::Action::reset) requests.stop();
+  begin_epoch_if_possible();
+}
+
+void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
+  const bool gone = body.status == wire::Status::gone;
+  if ((!gone && body.status != wire::Status::mismatch) || !stream.active()) return;
+  const auto slot = static_cast<std::uint32_t>(body.missing >> 32);
+  const auto round = static_cast<std::uint32_t>(body.missing);
+  const Stream::Place place = stream.find(round, slot);
+  if (place.found == Stream::Found::unknown) return;
+  const Operation* operation = operations.covering(place.position);
+  if (operation == nullptr) return;
+  const std::string where = text::slot(slot, round);
+  if (gone) {
+    break_epoch(operation->id,
+                {ErrorCode::gone, wire::Status::gone, 0,
+                 "the result of " + where +
+                     " is no longer kept: this member fell too far behind; a Reset of job " +
+                     std::to_string(options.job) + " follows"});
+    return;
+  }
+  break_epoch(operation->id,
+              {ErrorCode::mismatch, wire::Status::mismatch, 0,
+               "members disagree on the operation in " + where +
+                   " (kind, length, root or tag); issue the same operations in the same "
+                   "order everywhere"});
+}
+
+}  // namespace iswitch::agent

@@ -1,0 +1,94 @@
+// The engine's parts and how events pass between them.
+//
+// An *epoch* is the life of one stream: from base_round at position 0 until the job is reset, the
+// membership is lost, or an operation fails on this member. However it ends, the member is told
+// once: by everything outstanding failing together or, when nothing was outstanding, by the next
+// operation failing. What is submitted after that waits for the next epoch and opens it. So the
+// first operation of an epoch is, on every member, the first one issued after that member was told.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "agent/engine/engine.h"
+#include "agent/engine/membership.h"
+#include "agent/engine/operations.h"
+#include "agent/engine/requests.h"
+#include "agent/engine/stream.h"
+
+namespace iswitch::agent {
+
+struct Engine::State {
+  explicit State(EngineOptions engine_options)
+      : options(std::move(engine_options)),
+        requests(options, statistics),
+        membership(options, requests),
+        operations(statistics),
+        stream(options, operations, statistics),
+        last_sent(options.start_time),
+        now(options.start_time) {}
+
+  // receive.cpp: what a datagram means
+  void on_result(const wire::Message& message, wire::Ecn ecn);
+  void on_request(const wire::Message& message, Bytes datagram);
+  void on_reply(const wire::Message& message, Bytes datagram);
+  void on_main_reply(const Reply& reply);
+  void on_help_reply(const wire::ReplyBody& body);
+  void on_job_state(const wire::ReplyBody& body);
+  void on_base_round(std::uint32_t base_round);
+  /// Status 7 or 11: the operation that covers the segment fails.
+  void on_refused_segment(const wire::ReplyBody& body);
+
+  // epoch.cpp: beginnings and ends of epochs
+  void begin_epoch_if_possible();
+  /// Everything outstanding fails with `error`; when nothing is, the next operation will.
+  void end_epoch(const Error& error);
+  /// `culprit` fails with `error` and all others with it: this member can no longer contribute to
+  /// them. What is outstanding on other members needs a Reset, which is asked for after a grace.
+  void break_epoch(OperationId culprit, const Error& error);
+  void lose_membership();
+  void switch_leaves();
+  void ask_for_reset();
+  std::string missing_so_far() const;
+
+  // lateness.cpp: who is missing, and operations that do not end in time
+  Time inquiry_due() const;
+  void inquire();
+  Error overdue_error(const Operation& operation) const;
+  bool switch_silent() const;
+  void end_overdue();
+
+  void keep_alive();
+
+  EngineOptions options;
+  Statistics statistics;
+  Requests requests;
+  Membership membership;
+  Operations operations;
+  Stream stream;
+
+  /// An operation failed here: nothing is sent before a newer base round.
+  bool broken = false;
+  Time reset_at = never;        ///< broken: when to ask for a Reset (again)
+  std::optional<Error> report;  ///< an epoch ended while nothing was outstanding
+  bool leaving = false;
+  Time leave_deadline = never;
+  bool confirming = false;  ///< somebody says that this is no member: a Ping will tell
+  Time ping_at = 0;         ///< confirming: when to Ping (again)
+
+  /// Help about the oldest outstanding segment.
+  struct {
+    bool asked = false;
+    bool answered = false;
+    std::uint64_t position = 0;
+    wire::MemberMask missing = 0;
+    Time last = INT64_MIN / 2;
+    Time next = 0;
+    Time interval = 0;
+  } inquiry;
+
+  Time last_sent;
+  Time now;  ///< of the latest call
+};
+
+}  // namespace iswitch::agent
