@@ -1,0 +1,45 @@
+#include "tools/rl/core/parameters.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace iswitch::rl {
+
+Failure Parameters::set(std::span<const std::string> assignments) {
+  for (const std::string& assignment : assignments) {
+    const auto equals = assignment.find('=');
+    const std::string name = assignment.substr(0, equals);
+    const auto found = values_.find(name);
+    if (found == values_.end()) {
+      std::string known;
+      for (const auto& entry : values_) known += (known.empty() ? "" : ", ") + entry.first;
+      return {FailureKind::usage,
+              "--set " + assignment + ": no parameter \"" + name + "\"; there are " + known};
+    }
+    const std::string text =
+        equals == std::string::npos ? std::string{} : assignment.substr(equals + 1);
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !std::isfinite(value))
+      return {FailureKind::usage,
+              "--set " + assignment + ": \"" + text + "\" is not a number (write name=value)"};
+    found->second = value;
+  }
+  return {};
+}
+
+void Parameters::overlay(const std::map<std::string, double, std::less<>>& others) {
+  for (const auto& entry : others) values_.insert_or_assign(entry.first, entry.second);
+}
+
+double Parameters::real(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? 0.0 : found->second;
+}
+
+std::size_t Parameters::count(std::string_view name) const {
+  const double value = real(name);
+  return value > 0.0 ? static_cast<std::size_t>(std::llround(value)) : 0;
+}
+
+}  // namespace iswitch::rl

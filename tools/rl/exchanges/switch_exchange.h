@@ -1,0 +1,32 @@
+// Through an iSwitch: one all-reduce a vector, in place in the worker's buffer.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "tools/rl/exchanges/exchange.h"
+
+namespace iswitch::rl {
+
+struct SwitchOptions {
+  std::string switch_address;  ///< IPv4 or IPv4:port
+  std::uint16_t job = 1;
+  std::optional<std::uint16_t> rank;  ///< none: the switch chooses
+  std::string local_address;
+  std::uint16_t local_port = 0;  ///< a fixed one lets a restarted worker take its own place at once
+  std::string key_file;
+  std::chrono::milliseconds join_timeout{30'000};
+  std::chrono::milliseconds timeout{30'000};  ///< of each operation
+  /// Of what is trained and how: workers that disagree are told so instead of adding different
+  /// things.
+  std::uint32_t fingerprint = 0;
+};
+
+/// Joins and waits until all workers of the job are there.
+std::variant<std::unique_ptr<Exchange>, Failure> join_switch(const SwitchOptions& options);
+
+}  // namespace iswitch::rl
