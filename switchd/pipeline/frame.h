@@ -43,10 +43,14 @@ struct Delivery {
 };
 
 // A Sink has, called by the pipeline within run(), execute() and housekeep():
-//   void forward(unsigned index, PortMask ports)          frame burst[index] goes out of these
-//   ports as it is void transmit(PortId port, Bytes frame)               a short frame made here
-//   (ARP, ICMP echo); copied bool control(const datapath::ControlFrame& frame)     false: no room,
-//   counted as a drop void notice(const datapath::Notice& notice) void result(const
-//   Delivery<Handle>& delivery)
+//
+//   void forward(unsigned index, PortMask ports)
+//     frame burst[index] goes out of these ports as it is
+//   void transmit(PortId port, Bytes frame)
+//     a short frame made here (ARP, ICMP echo); copied
+//   bool control(const datapath::ControlFrame& frame)
+//     false: no room, counted as a drop
+//   void notice(const datapath::Notice& notice)
+//   void result(const Delivery<Handle>& delivery)
 
 }  // namespace iswitch::pipeline

@@ -69,6 +69,12 @@ unsigned MacTable::size(Time now) const {
   return count;
 }
 
+void L2Switch::learn(Bytes frame, datapath::PortId ingress, Time now) {
+  wire::Mac source;
+  std::memcpy(source.bytes.data(), frame.data() + 6, 6);
+  if (!source.is_group() && source != own_) table_.learn(source, ingress, now);
+}
+
 datapath::PortMask L2Switch::forward(Bytes frame, datapath::PortId ingress, datapath::PortMask up,
                                      Time now, Counter& terminal) {
   if (frame.size() < wire::ethernet_bytes) {

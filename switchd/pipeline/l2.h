@@ -56,6 +56,8 @@ class L2Switch {
   /// of `up`. 0: dropped. `terminal` is the counter the frame ends in.
   datapath::PortMask forward(Bytes frame, datapath::PortId ingress, datapath::PortMask up, Time now,
                              Counter& terminal);
+  /// Learns the source of a whole frame that ended at the switch itself (ARP, echo, control).
+  void learn(Bytes frame, datapath::PortId ingress, Time now);
   MacTable& table() { return table_; }
   const MacTable& table() const { return table_; }
 

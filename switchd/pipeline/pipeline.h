@@ -218,8 +218,7 @@ void Pipeline<Buffers>::pass_control(std::span<const Frame> burst, Time now, Sin
   for (const std::uint8_t i : classified_.control) {
     const wire::Packet& packet = parsed_.packets[i];
     // A member may send nothing else: ordinary traffic to it should find its port.
-    if (!packet.source.mac.is_group() && packet.source.mac != config_.address.mac)
-      l2_.table().learn(packet.source.mac, burst[i].port, now);
+    l2_.learn(burst[i].view(), burst[i].port, now);
     datapath::ControlFrame frame;
     frame.ingress = burst[i].port;
     const std::size_t size = wire::payload_offset + packet.message.payload.size();
@@ -239,6 +238,7 @@ void Pipeline<Buffers>::pass_ordinary(std::span<const Frame> burst, Time now, Si
       switch_frame(frame, i, now, sink);
       continue;
     }
+    l2_.learn(frame.view(), frame.port, now);
     if (!outcome.reply.empty()) sink.transmit(frame.port, outcome.reply);
     counters_.add(outcome.terminal);
   }
