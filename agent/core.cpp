@@ -247,9 +247,8 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
                  std::to_string(transport_->path_mtu());
   }
   error.text = "cannot join " + name_ + ": " + error.text + trouble_text();
-  const bool known_there = job.member != wire::no_member;
   lock.unlock();
-  close(known_there ? 100 * millisecond : 0);
+  close(0);
   return error;
 }
 
@@ -549,7 +548,7 @@ AgentError Core::close(Time grace) {
         give_token(false);
       }
     }
-    if (engine_->state() != EngineState::left) {
+    if (engine_->state() != EngineState::left || monotonic_now() >= deadline) {
       close_error_ =
           make_error(AgentErrorCode::switch_gone, "no answer to Leave from " + name_ +
                                                       "; the place stays taken until the "

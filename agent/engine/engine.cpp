@@ -49,6 +49,15 @@ void Engine::leave(Time now, Time deadline) {
                    {s.options.join_retry, s.options.ping_interval}, now, now);
 }
 
+void Engine::limit_receive_datagrams(std::uint32_t datagrams) {
+  State& s = *state_;
+  s.options.receive_datagrams = datagrams;
+  // Under way it counts from the next epoch on.
+  if (!s.stream.untouched()) return;
+  s.stream.begin(s.membership.job(), s.membership.member(), s.now);
+  if (s.membership.state() == EngineState::halted) s.stream.pause();
+}
+
 void Engine::receive(Bytes datagram, wire::Ecn ecn, Time now) {
   State& s = *state_;
   s.now = now;

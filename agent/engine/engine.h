@@ -154,6 +154,7 @@ class Engine {
 
   /// What the receive buffer holds, once the job's segment size is known
   /// (EngineOptions::receive_datagrams is the estimate until then). The window never exceeds it.
+  /// Call it before the first operation; later it counts from the next epoch on.
   void limit_receive_datagrams(std::uint32_t datagrams);
 
   /// A UDP payload that came from the switch's address and a port in [base, base + shards).

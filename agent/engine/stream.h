@@ -20,6 +20,8 @@ class Stream {
   void begin(const wire::ReplyBody& job, wire::MemberId member, Time now);
   /// Nothing is outstanding and nothing is sent any more, until begin().
   void stop();
+  /// Begun, and nothing of it given to the stream yet.
+  bool untouched() const { return active_ && end_ == 0; }
   bool active() const { return active_; }
   /// An operation was added.
   void more(Time now);

@@ -19,7 +19,7 @@ constexpr std::size_t send_batch = 64;     // datagrams, and messages where noth
 constexpr std::size_t most_segments = 64;  // the kernel's UDP_MAX_SEGMENTS in older versions
 constexpr std::size_t most_udp_bytes = 65'507;
 constexpr std::size_t receive_batch = 32;
-constexpr std::size_t receive_batch_merged = 8;
+
 constexpr std::size_t datagram_bytes = 9'216;  // above every datagram of the protocol
 constexpr std::size_t merged_bytes = 65'536;
 constexpr std::uint32_t ip_udp_bytes = wire::ipv4_bytes + wire::udp_bytes;
@@ -168,7 +168,7 @@ std::variant<std::unique_ptr<UdpTransport>, Error> UdpTransport::open(const UdpO
       options.segmentation_offload && get_option(fd, IPPROTO_UDP, UDP_SEGMENT) == 0;
   transport->receive_offload_ = options.receive_offload && set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
   Batch& batch = *transport->batch_;
-  batch.buffers = transport->receive_offload_ ? receive_batch_merged : receive_batch;
+  batch.buffers = receive_batch;
   batch.buffer_bytes = transport->receive_offload_ ? merged_bytes : datagram_bytes;
   batch.memory.reset(new std::uint8_t[batch.buffers * batch.buffer_bytes]);
   return transport;
