@@ -14,8 +14,9 @@ constexpr std::array<const char*, static_cast<std::size_t>(Fault::count_)> fault
     "version",     "type",           "reserved_bits", "payload_alignment", "payload_length",
     "action",      "control_length", "control_fields"};
 
-Header read_header(const std::uint8_t* p) {
-  Header header;
+// Field by field into its place: a copy of the whole, made of narrow stores and wide loads, would
+// stall on the store buffer.
+void read_header(const std::uint8_t* p, Header& header) {
   header.type = static_cast<Type>(p[0] & 0x0F);
   header.flags = p[1];
   header.job = load_be16(p + 2);
@@ -23,7 +24,6 @@ Header read_header(const std::uint8_t* p) {
   header.round = load_be32(p + 6);
   header.segment = load_be32(p + 10);
   header.set = load_be64(p + 14);
-  return header;
 }
 
 Fault check_data(const Header& header, Bytes payload) {
@@ -73,7 +73,7 @@ Fault parse_message(Bytes datagram, Message& out) {
   const std::uint8_t first = datagram[0];
   if (first >> 4 != protocol_version) return Fault::version;
   if ((first & 0x0F) > static_cast<std::uint8_t>(Type::reply)) return Fault::type;
-  out.header = read_header(datagram.data());
+  read_header(datagram.data(), out.header);
   out.payload = datagram.subspan(header_bytes);
   return out.header.is_data() ? check_data(out.header, out.payload)
                               : check_control(out.header, out.payload);
