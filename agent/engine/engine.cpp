@@ -132,8 +132,8 @@ Time Engine::next_deadline() const {
   const State& s = *state_;
   const EngineState state = s.membership.state();
   if (s.requests.ready() || s.stream.ready()) return s.now;
-  Time next = std::min({s.requests.next_deadline(), s.membership.next_deadline(),
-                        s.operations.earliest_deadline(), s.operations.earliest_inquiry()});
+  Time next = std::min(
+      {s.requests.next_deadline(), s.membership.next_deadline(), s.operations.earliest_deadline()});
   if (state == EngineState::left || state == EngineState::failed || state == EngineState::idle)
     return next;
   if (s.leaving) return std::min(next, s.leave_deadline);

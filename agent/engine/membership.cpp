@@ -68,6 +68,7 @@ void Membership::join(Time now, Time deadline) {
 void Membership::rejoin(Time at, Time now) {
   wanted_ = member_;
   deadline_ = never;
+  state_ = EngineState::idle;
   send_join(at, now);
 }
 

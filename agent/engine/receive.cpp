@@ -222,6 +222,8 @@ void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
   const auto round = static_cast<std::uint32_t>(body.missing);
   const Stream::Place place = stream.find(round, slot);
   if (place.found == Stream::Found::unknown) return;
+  // A late copy of a contribution is stale at the switch; its result has been taken.
+  if (gone && place.found == Stream::Found::duplicate) return;
   const Operation* operation = operations.covering(place.position);
   if (operation == nullptr) return;
   const std::string where = text::slot(slot, round);

@@ -1,0 +1,426 @@
+// Deadlines, Resets, Halts, lost memberships: how an epoch ends and what each member is told.
+#include "tests/unit/engine/hand.h"
+
+using namespace iswitch;
+using namespace iswitch::agent;
+
+namespace {
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+/// A vector whose memory is taken away when its operation has ended.
+struct Poisoned {
+  std::unique_ptr<std::vector<float>> vector = std::make_unique<std::vector<float>>(counted(64));
+  std::span<float> span() { return *vector; }
+  void free() { vector.reset(); }  // the address sanitizer sees any use
+};
+}  // namespace
+
+TEST_CASE("a deadline names the members that are missing, then the job is reset",
+          "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  Poisoned a;
+  Poisoned b;
+  hand.sum(a.span(), a.span(), second);
+  hand.sum(b.span(), b.span(), 5 * second);
+  auto sent = hand.sent();
+  REQUIRE(contributions(sent).size() == 10);  // of 16: the first window
+  hand.result(0, 100, std::vector<float>(8, 1));
+  sent = hand.run_for(300 * millisecond);
+  const auto helps = requests(sent, wire::Action::help);
+  REQUIRE(!helps.empty());
+  CHECK(helps.size() < 6);
+  CHECK(wire::read_slot(helps[0].body()).segment == 1);  // the oldest outstanding
+  CHECK(wire::read_slot(helps[0].body()).round == 100);
+  wire::ReplyBody missing = hand.job;
+  missing.missing = 1 << 2 | 1 << 3;
+  hand.reply(helps.back(), missing);
+  hand.run_until(990 * millisecond);
+  CHECK(hand.idle());
+  sent = hand.run_until(second + 10 * millisecond);
+  Completion completion = hand.completion();
+  CHECK(completion.id == 1);
+  CHECK(completion.error.code == ErrorCode::timed_out);
+  CHECK(completion.error.missing == 0b1100);
+  CHECK(has(completion.error.text, "members 2, 3 have not contributed to segment 1, round 100"));
+  completion = hand.completion();
+  CHECK(completion.id == 2);
+  CHECK(completion.error.code == ErrorCode::job_reset);
+  CHECK(completion.error.missing == 0b1100);
+  // Nothing touches the vectors from here on.
+  a.free();
+  b.free();
+  hand.result(1, 100, std::vector<float>(8, 1));
+  hand.request_help(1, 100);
+
+  // What comes next waits for the Reset, which is asked for until it is there.
+  std::vector<float> next = counted(8);
+  hand.sum(next, next);
+  sent = hand.run_for(300 * millisecond);
+  CHECK(contributions(sent).empty());
+  const auto resets = requests(sent, wire::Action::reset);
+  REQUIRE(!resets.empty());
+  CHECK(wire::read_reset(resets[0].body()) == 0);
+  wire::ReplyBody after = hand.job;
+  hand.reply(resets[0], after);  // answered before it is done
+  CHECK(contributions(hand.run_for(50 * millisecond)).empty());
+  after.base_round = 102;
+  hand.request_reset(102);
+  sent = hand.sent();
+  REQUIRE(contributions(sent).size() == 1);
+  CHECK(contributions(sent)[0].header.round == 102);
+  CHECK(contributions(sent)[0].header.segment == 0);
+  REQUIRE(replies(sent).size() == 1);
+  hand.answer(contributions(sent)[0]);
+  CHECK_FALSE(hand.completion().error);  // told once, not twice
+  CHECK(requests(hand.run_for(3 * second), wire::Action::reset).empty());
+}
+
+TEST_CASE("a Reset that is answered but never comes is asked for again", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier(100 * millisecond);
+  hand.run_for(150 * millisecond);
+  CHECK(hand.completion().error);
+  int asked = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (const auto& request : requests(hand.run_for(50 * millisecond), wire::Action::reset)) {
+      ++asked;
+      hand.reply(request, wire::Status::ok);
+    }
+  }
+  CHECK(asked >= 5);
+  CHECK(asked < 20);
+}
+
+TEST_CASE("this member itself may be the missing one: it sends again", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier(second);
+  hand.sent();
+  const auto helps = requests(hand.run_for(200 * millisecond), wire::Action::help);
+  REQUIRE(!helps.empty());
+  wire::ReplyBody missing = hand.job;
+  missing.missing = 0b1010;
+  hand.reply(helps.back(), missing);
+  const auto sent = hand.sent();
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].retransmitted());
+  hand.run_for(second);
+  const Completion completion = hand.completion();
+  CHECK(has(completion.error.text, "member 3 and this member (1) have not contributed"));
+}
+
+TEST_CASE("a switch that does not answer is gone", "[engine][failure]") {
+  const Time timeout = GENERATE(300 * millisecond, 2 * second);
+  Hand hand;
+  hand.join();
+  hand.barrier(timeout);
+  hand.run_for(timeout + 10 * millisecond);
+  const Completion completion = hand.completion();
+  CHECK(completion.error.code == ErrorCode::switch_gone);
+  CHECK(has(completion.error.text, "no answer from the switch"));
+}
+
+TEST_CASE("a short deadline still asks, and does not blame the switch", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier(40 * millisecond);
+  const auto sent = hand.run_for(50 * millisecond);
+  CHECK(!requests(sent, wire::Action::help).empty());
+  CHECK(hand.completion().error.code == ErrorCode::timed_out);
+}
+
+TEST_CASE("Halt holds contributions, Resume lets them go", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  std::vector<float> vector = counted(8);
+  hand.sum(vector, vector, 3 * second);
+  REQUIRE(hand.sent().size() == 1);
+  hand.request(wire::Action::halt);
+  CHECK(hand.engine.state() == EngineState::halted);
+  hand.barrier(3 * second);
+  auto sent = hand.run_for(second + 500 * millisecond);
+  CHECK(contributions(sent).empty());
+  REQUIRE(replies(sent).size() == 1);
+  CHECK(replies(sent)[0].header.flags == static_cast<std::uint8_t>(wire::Action::halt));
+  const auto pings = requests(sent, wire::Action::ping);
+  REQUIRE(!pings.empty());
+  SECTION("by request") { hand.request(wire::Action::resume); }
+  SECTION("by the state in a reply") { hand.reply(pings.back(), wire::Status::ok); }
+  CHECK(hand.engine.state() == EngineState::running);
+  sent = contributions(hand.run_for(30 * millisecond));
+  // The barrier, and the sum again by timeout: it may have been refused.
+  REQUIRE(sent.size() >= 2);
+  CHECK(sent[0].header.segment == 1);
+  CHECK_FALSE(sent[0].retransmitted());
+  CHECK(sent[1].header.segment == 0);
+  CHECK(sent[1].retransmitted());
+  hand.answer(sent[0]);
+  hand.answer(sent[1]);
+  CHECK_FALSE(hand.completion().error);
+  CHECK_FALSE(hand.completion().error);
+}
+
+TEST_CASE("a deadline while halted", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  wire::ReplyBody body = hand.job;
+  body.state = wire::JobState::halted;
+  body.status = wire::Status::halted;
+  hand.unasked(body);
+  CHECK(hand.engine.state() == EngineState::halted);
+  hand.barrier(500 * millisecond);
+  hand.run_for(600 * millisecond);
+  CHECK(hand.completion().error.code == ErrorCode::halted);
+}
+
+TEST_CASE("a Reset fails what is outstanding, once, and is answered each time",
+          "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  Poisoned vector;
+  hand.sum(vector.span(), vector.span());
+  hand.barrier();
+  hand.sent();
+  const auto header = hand.request_header(wire::Action::reset);
+  const auto reset = wire::write_reset(header, 110, hand.client());
+  hand.receive(reset);
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  vector.free();
+  hand.receive(reset);      // repeated: the answer was lost
+  hand.request_reset(110);  // not newer
+  hand.request_reset(108);
+  auto sent = hand.sent();
+  REQUIRE(replies(sent).size() == 4);
+  for (const auto& reply : replies(sent)) CHECK(wire::read_reply(reply.body())->base_round == 110);
+  CHECK(contributions(sent).empty());
+  std::vector<float> next = counted(8);
+  hand.sum(next, next);
+  sent = hand.sent();
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].header.round == 110);
+  hand.receive(reset);
+  CHECK(hand.idle());
+  hand.answer(sent[0]);
+  CHECK_FALSE(hand.completion().error);
+  CHECK(hand.engine.statistics().resets == 1);
+}
+
+TEST_CASE("an idle member learns of a Reset by its next operation, only once",
+          "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.request_reset(110);
+  hand.request_reset(120);
+  hand.barrier();
+  hand.barrier();  // submitted before the failure could be known
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  hand.barrier();
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  CHECK(hand.idle());
+  hand.barrier();
+  const auto sent = contributions(hand.sent());
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].header.round == 120);
+  CHECK(sent[0].header.segment == 0);
+}
+
+TEST_CASE("a newer base round in any reply is a Reset", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier();
+  hand.sent();
+  wire::ReplyBody body = hand.job;
+  body.base_round = 103;
+  hand.unasked(body);
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  body.base_round = 101;  // overtaken
+  hand.unasked(body);
+  hand.barrier();
+  CHECK(contributions(hand.sent()).at(0).header.round == 103);
+}
+
+TEST_CASE("requests of the switch: replays are refused, forgeries ignored", "[engine][failure]") {
+  EngineOptions options = Hand::default_options();
+  options.key.assign(16, 9);
+  Hand hand(options);
+  hand.join();
+  const auto early = hand.request_header(wire::Action::halt);
+  hand.request(wire::Action::resume);
+  hand.sent();
+  hand.receive(wire::write_plain_request(early, hand.client()));
+  auto sent = hand.sent();
+  REQUIRE(sent.size() == 1);
+  CHECK(wire::read_reply(sent[0].body())->status == wire::Status::replayed_nonce);
+  CHECK(hand.engine.state() == EngineState::running);
+  const std::vector<std::uint8_t> wrong(16, 8);
+  hand.receive(wire::write_plain_request(hand.request_header(wire::Action::halt),
+                                         {wrong, options.own_ip, options.own_port}));
+  CHECK(hand.sent().empty());
+  CHECK(hand.engine.state() == EngineState::running);
+}
+
+TEST_CASE("Help from the switch: the contribution goes again at once", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  std::vector<float> vector = counted(16);
+  hand.sum(vector, vector);
+  hand.sent();
+  hand.request_help(1, 100);
+  hand.request_help(9, 100);  // not contributed
+  const auto sent = hand.sent();
+  const auto again = contributions(sent);
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].header.segment == 1);
+  CHECK(again[0].retransmitted());
+  CHECK(again[0].floats[0] == 9);
+}
+
+TEST_CASE("mismatch and gone fail the operation they mean", "[engine][failure]") {
+  const bool gone = GENERATE(false, true);
+  Hand hand;
+  hand.join();
+  std::vector<float> vector = counted(16);
+  hand.barrier();
+  hand.sum(vector, vector);
+  hand.sent();
+  hand.unasked(gone ? wire::Status::gone : wire::Status::mismatch, 50,
+               100);  // nothing of this member
+  CHECK(hand.idle());
+  hand.unasked(gone ? wire::Status::gone : wire::Status::mismatch, 2, 100);
+  Completion completion = hand.completion();
+  CHECK(completion.id == 1);
+  CHECK(completion.error.code == ErrorCode::job_reset);
+  completion = hand.completion();
+  CHECK(completion.id == 2);
+  CHECK(completion.error.code == (gone ? ErrorCode::gone : ErrorCode::mismatch));
+  CHECK(has(completion.error.text, "segment 2, round 100"));
+  CHECK(!requests(hand.run_for(500 * millisecond), wire::Action::reset).empty());
+}
+
+TEST_CASE("a switch that restarted: the operation fails, the member joins again",
+          "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  Poisoned vector;
+  hand.sum(vector.span(), vector.span());
+  hand.sent();
+  wire::ReplyBody stranger;
+  stranger.status = wire::Status::not_a_member;
+  hand.unasked(stranger);
+  CHECK(hand.idle());  // only a hint, perhaps about an old packet
+  auto sent = hand.sent();
+  REQUIRE(requests(sent, wire::Action::ping).size() == 1);
+  hand.reply(requests(sent, wire::Action::ping)[0], stranger);
+  const Completion completion = hand.completion();
+  CHECK(completion.error.code == ErrorCode::job_reset);
+  CHECK(has(completion.error.text, "restarted or evicted"));
+  vector.free();
+  CHECK(hand.engine.state() == EngineState::joining);
+  std::vector<float> next = counted(8);
+  hand.sum(next, next);
+  sent = hand.run_for(100 * millisecond);
+  CHECK(contributions(sent).empty());
+  const auto joins = requests(sent, wire::Action::join);
+  REQUIRE(!joins.empty());
+  CHECK(wire::read_join(joins[0].body())->wanted_member == 1);
+  wire::ReplyBody other = hand.job;
+  other.base_round = 7;  // a fixed one, older than before
+  hand.reply(joins[0], other);
+  sent = hand.sent();
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].header.round == 7);
+  CHECK(sent[0].header.segment == 0);
+  hand.answer(sent[0]);
+  CHECK_FALSE(hand.completion().error);
+}
+
+TEST_CASE("a hint of a lost membership that is not true", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier();
+  const auto barrier = hand.sent();
+  wire::ReplyBody stranger;
+  stranger.status = wire::Status::not_a_member;
+  hand.unasked(stranger);
+  const auto pings = requests(hand.run_for(50 * millisecond), wire::Action::ping);
+  REQUIRE(pings.size() >= 2);  // repeated soon
+  hand.reply(pings.back(), wire::Status::ok);
+  CHECK(hand.engine.state() == EngineState::running);
+  hand.answer(barrier[0]);
+  CHECK_FALSE(hand.completion().error);
+}
+
+TEST_CASE("an idle member whose switch restarted is told by its next operation",
+          "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  const auto ping = hand.run_for(1100 * millisecond);
+  wire::ReplyBody stranger;
+  stranger.status = wire::Status::not_a_member;
+  hand.reply(ping.back(), stranger);
+  hand.reply(hand.sent().back(), hand.job);
+  CHECK(hand.engine.state() == EngineState::running);
+  hand.barrier();
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  hand.barrier();
+  CHECK(contributions(hand.sent()).size() == 1);
+}
+
+TEST_CASE("a switch that says Leave is gone at once, and the next one is joined",
+          "[engine][failure]") {
+  const bool busy = GENERATE(true, false);
+  Hand hand;
+  hand.join();
+  if (busy) hand.barrier();
+  hand.sent();
+  hand.request(wire::Action::leave);
+  auto sent = hand.sent();
+  CHECK(replies(sent).size() == 1);
+  if (!busy) hand.barrier();
+  CHECK(hand.completion().error.code == ErrorCode::switch_gone);
+  hand.barrier(400 * millisecond);
+  sent = hand.run_for(500 * millisecond);
+  CHECK(hand.completion().error.code == ErrorCode::switch_gone);
+  const auto joins = requests(sent, wire::Action::join);
+  REQUIRE(joins.size() >= 3);
+  CHECK(hand.engine.state() == EngineState::joining);
+  hand.reply(joins.back(), hand.job);
+  // The operation that ran out meanwhile is one that others may have begun: they must be told.
+  sent = hand.run_for(500 * millisecond);
+  REQUIRE(!requests(sent, wire::Action::reset).empty());
+  hand.request_reset(104);
+  hand.barrier();
+  sent = contributions(hand.sent());
+  REQUIRE(sent.size() == 1);
+  hand.answer(sent[0]);
+  CHECK_FALSE(hand.completion().error);
+}
+
+TEST_CASE("abandon fails everything and leaves the vectors alone", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  Poisoned vector;
+  hand.sum(vector.span(), vector.span());
+  hand.engine.abandon({ErrorCode::system, wire::Status::ok, 0, "socket closed"});
+  CHECK(hand.completion().error.code == ErrorCode::system);
+  vector.free();
+  CHECK(hand.run_for(5 * second).empty());
+  CHECK(hand.engine.next_deadline() == never);
+  hand.barrier();
+  CHECK(hand.completion().error.text == "socket closed");
+}
+
+TEST_CASE("a flood of requests and replies is bounded", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  for (int i = 0; i < 1000; ++i) {
+    hand.request(wire::Action::resume);
+    hand.unasked(wire::Status::ok, 0, 0);
+    hand.engine.request_reset(hand.now);
+  }
+  CHECK(hand.sent().size() <= 40);
+}
