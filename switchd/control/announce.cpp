@@ -84,6 +84,7 @@ void Control::State::on_member_reply(const wire::Packet& packet, datapath::PortI
     ++counters.ignored;
     return;
   }
+  member->last_heard = turn.now;
   const auto action = static_cast<wire::Action>(header.flags);
   Told& told = member->told;
   const bool awaited = told.outstanding && told.outstanding->action == action &&
@@ -93,7 +94,6 @@ void Control::State::on_member_reply(const wire::Packet& packet, datapath::PortI
     ++counters.ignored;
     return;
   }
-  member->last_heard = turn.now;
   ++counters.replies_received;
   if (!awaited) return;
   if (body->status == wire::Status::replayed_nonce) {
