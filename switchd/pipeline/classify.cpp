@@ -51,6 +51,11 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
               Counters& counters) {
   classified.count = 0;
   classified.control.clear();
+  classified.refused.clear();
+  const auto refuse = [&](std::uint8_t i, Counter reason) {
+    counters.add(reason);
+    classified.refused.push(i, reason);
+  };
   for (const std::uint8_t i : parsed.ours) {
     const wire::Packet& packet = parsed.packets[i];
     const wire::Header& header = packet.message.header;
@@ -59,19 +64,19 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
       continue;
     }
     if (header.type == wire::Type::result) {
-      counters.add(Counter::classify_drop_result);
+      refuse(i, Counter::classify_drop_result);
       continue;
     }
     const PortId ingress = burst[i].port;
     Admission* job = jobs[header.job];
     if (job == nullptr) {
-      counters.add(Counter::classify_drop_unknown_job);
+      refuse(i, Counter::classify_drop_unknown_job);
       notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);
       continue;
     }
     if (header.member >= wire::max_members ||
         !job->rows[header.member].matches(packet.source, ingress)) {
-      counters.add(Counter::classify_drop_not_a_member);
+      refuse(i, Counter::classify_drop_not_a_member);
       notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);
       continue;
     }
@@ -86,7 +91,7 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
     const MemberRow& row = job->rows[header.member];
     const ShardPlace::Where where = place.where(header.segment);
     if (const Counter fault = fault_of(place, *job, row, packet, where); fault != Counter::count_) {
-      counters.add(fault);
+      refuse(i, fault);
       job->stats->add(JobCounter::invalid);
       continue;
     }

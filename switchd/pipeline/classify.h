@@ -52,6 +52,7 @@ struct Classified {
   std::array<Contribution, max_burst> list{};
   std::size_t count = 0;
   FrameList control;
+  RefusedList refused;
   std::span<const Contribution> contributions() const { return {list.data(), count}; }
 };
 

@@ -16,6 +16,7 @@ void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& 
            Counters& counters) {
   parsed.ours.clear();
   parsed.ordinary.clear();
+  parsed.refused.clear();
   counters.add(Counter::parse_received, burst.size());
   for (std::size_t i = 0; i < burst.size(); ++i) {
     if (i + ahead < burst.size()) prefetch(burst[i + ahead]);
@@ -26,6 +27,7 @@ void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& 
       parsed.ordinary.push(i);
     } else if (result.fault != wire::Fault::none) {
       counters.add(parse_drop(result.fault));
+      parsed.refused.push(i, parse_drop(result.fault));
     } else {
       parsed.ours.push(i);
     }

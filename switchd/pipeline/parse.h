@@ -20,10 +20,25 @@ struct FrameList {
   const std::uint8_t* end() const { return index.data() + count; }
 };
 
+/// Frames that nobody had a right to send, with the counter they ended in: for the sink to tell
+/// somebody.
+struct RefusedList {
+  std::array<std::uint8_t, max_burst> index{};
+  std::array<Counter, max_burst> reason{};
+  std::uint8_t count = 0;
+
+  void clear() { count = 0; }
+  void push(std::size_t i, Counter counter) {
+    index[count] = static_cast<std::uint8_t>(i);
+    reason[count++] = counter;
+  }
+};
+
 struct Parsed {
   std::array<wire::Packet, max_burst> packets{};  ///< by place in the burst, for those in `ours`
   FrameList ours;
   FrameList ordinary;
+  RefusedList refused;
 };
 
 /// Malformed frames are counted and dropped here.

@@ -82,6 +82,8 @@ class Pipeline {
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
   void count_ports(std::span<const Frame> burst);
+  template <class Sink>
+  static void tell_refused(const RefusedList& refused, Sink& sink);
 
   // One for each order; `job` exists.
   template <class Sink>
@@ -176,6 +178,8 @@ void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) 
   pass_ordinary(burst, now, sink);
   aggregate(burst, now);
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
+  tell_refused(parsed_.refused, sink);
+  tell_refused(classified_.refused, sink);
   for (const datapath::Notice& notice : notices_.pending()) sink.notice(notice);
   notices_.clear();
 }
@@ -189,6 +193,14 @@ void Pipeline<Buffers>::count_ports(std::span<const Frame> burst) {
 }
 
 template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::tell_refused(const RefusedList& refused, Sink& sink) {
+  if constexpr (requires { sink.refused(0u, Counter::count_); }) {
+    for (unsigned i = 0; i < refused.count; ++i) sink.refused(refused.index[i], refused.reason[i]);
+  }
+}
+
+template <BufferPool Buffers>
 void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
   const std::span<const Contribution> contributions = classified_.contributions();
   for (const Contribution& c : contributions) {
@@ -196,6 +208,7 @@ void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
     const Row row = aggregator_.contribute(job, c, now);
     counters_.add(account_of(row).counter);
     c.job->stats->add(account_of(row).job_counter);
+    if (row == Row::mismatch) classified_.refused.push(c.frame, account_of(row).counter);
     if (row == Row::mismatch || row == Row::stale) refused(row, job, c, burst[c.frame].port, now);
   }
 }

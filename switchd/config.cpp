@@ -1,0 +1,601 @@
+#include "switchd/config.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "switchd/device.h"
+#include "switchd/memory_plan.h"
+#include "switchd/text.h"
+#include "wire/frame.h"
+#include "wire/key_file.h"
+
+namespace iswitch::switchd {
+namespace {
+
+using nlohmann::json;
+using Errors = std::vector<ConfigError>;
+
+constexpr std::uint16_t min_mtu = 256;
+constexpr std::uint16_t max_mtu = 9216;
+constexpr std::size_t max_ports = 32;  // RTE_MAX_ETHPORTS
+constexpr std::uint32_t max_slots = 1u << 20;
+constexpr std::uint16_t max_history = 64;
+constexpr std::size_t shown_value_bytes = 80;
+
+std::string shown(const json& value) {
+  std::string dumped = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (dumped.size() > shown_value_bytes) {
+    dumped.resize(shown_value_bytes);
+    dumped += "...";
+  }
+  return dumped;
+}
+
+std::string in_quotes(std::string_view value) { return shown(json(std::string(value))); }
+
+/// A key as a JSON pointer token (RFC 6901).
+std::string pointer_token(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+/// nlohmann keeps the last of two equal keys; here both are an error.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(std::string_view root, Errors& errors) : root_(root), errors_(errors) {}
+
+  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+      case json::parse_event_t::array_start:
+        levels_.push_back({event == json::parse_event_t::array_start, 0, {}, {}});
+        break;
+      case json::parse_event_t::object_end:
+      case json::parse_event_t::array_end:
+        levels_.pop_back();
+        value_ended();
+        break;
+      case json::parse_event_t::value:
+        value_ended();
+        break;
+      case json::parse_event_t::key: {
+        Level& level = levels_.back();
+        level.key = parsed.get<std::string>();
+        if (!level.keys.insert(level.key).second) {
+          errors_.push_back({pointer(), "", "is given twice"});
+        }
+        break;
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Level {
+    bool array;
+    std::size_t index;
+    std::string key;
+    std::set<std::string> keys;
+  };
+  void value_ended() {
+    if (!levels_.empty() && levels_.back().array) ++levels_.back().index;
+  }
+  std::string pointer() const {
+    std::string out = root_;
+    for (const Level& level : levels_) {
+      out += '/';
+      out += level.array ? std::to_string(level.index) : pointer_token(level.key);
+    }
+    return out;
+  }
+
+  std::string root_;
+  Errors& errors_;
+  std::vector<Level> levels_;
+};
+
+/// Reads one JSON object's members; what is wrong with them goes to `errors`, as do members that
+/// nobody asked for (check_unknown, called last).
+class Object {
+ public:
+  Object(const json& value, std::string pointer, Errors& errors)
+      : value_(value), pointer_(std::move(pointer)), errors_(errors) {
+    if (!value_.is_object()) error(pointer_, value_, "must be an object");
+  }
+
+  std::string at(std::string_view key) const { return text(pointer_, '/', pointer_token(key)); }
+
+  const json* find(const char* key) {
+    known_.insert(key);
+    if (!value_.is_object()) return nullptr;
+    const auto found = value_.find(key);
+    return found == value_.end() ? nullptr : &*found;
+  }
+
+  const json* required(const char* key, std::string_view allowed) {
+    const json* found = find(key);
+    if (found == nullptr && value_.is_object()) {
+      errors_.push_back({at(key), "", text("is missing: ", allowed)});
+    }
+    return found;
+  }
+
+  enum class Presence : std::uint8_t { optional, required };
+
+  template <class T>
+  bool integer(const char* key, std::int64_t least, std::int64_t most, T& out,
+               Presence presence = Presence::optional, std::string_view also = "") {
+    const std::string allowed = text("must be an integer from ", least, " to ", most, also);
+    const json* found = presence == Presence::required ? required(key, allowed) : find(key);
+    if (found == nullptr) return false;
+    // A number beyond int64 is unsigned in nlohmann; get<int64_t> would wrap.
+    const bool fits = found->is_number_integer() &&
+                      !(found->is_number_unsigned() &&
+                        found->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) &&
+                      found->get<std::int64_t>() >= least && found->get<std::int64_t>() <= most;
+    if (!fits) {
+      error(at(key), *found, allowed);
+      return false;
+    }
+    out = static_cast<T>(found->get<std::int64_t>());
+    return true;
+  }
+
+  template <class T>
+  void integer_or_null(const char* key, std::int64_t least, std::int64_t most,
+                       std::optional<T>& out) {
+    const json* found = find(key);
+    if (found == nullptr || found->is_null()) return;
+    T number{};
+    if (integer(key, least, most, number, Presence::optional, " or null")) out = number;
+  }
+
+  void milliseconds(const char* key, std::int64_t least, std::int64_t most, Time& out) {
+    std::int64_t number = 0;
+    if (integer(key, least, most, number)) out = number * millisecond;
+  }
+
+  void boolean(const char* key, bool& out) {
+    const json* found = find(key);
+    if (found == nullptr) return;
+    if (!found->is_boolean()) return error(at(key), *found, "must be true or false");
+    out = found->get<bool>();
+  }
+
+  /// One of `names`; `out` gets its place in the list.
+  void choice(const char* key, const std::vector<std::string>& names, std::size_t& out) {
+    const json* found = find(key);
+    if (found == nullptr) return;
+    const auto chosen = found->is_string()
+                            ? std::find(names.begin(), names.end(), found->get<std::string>())
+                            : names.end();
+    if (chosen != names.end()) {
+      out = static_cast<std::size_t>(chosen - names.begin());
+      return;
+    }
+    std::string allowed = "must be ";
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (i > 0) allowed += i + 1 == names.size() ? " or " : ", ";
+      allowed += in_quotes(names[i]);
+    }
+    error(at(key), *found, allowed);
+  }
+
+  /// A string that `accept` takes.
+  template <class Accept>
+  bool string(const char* key, std::string_view allowed, const Accept& accept,
+              Presence presence = Presence::optional) {
+    const json* found = presence == Presence::required ? required(key, allowed) : find(key);
+    if (found == nullptr) return false;
+    if (!found->is_string() || !accept(found->get_ref<const std::string&>())) {
+      error(at(key), *found, allowed);
+      return false;
+    }
+    return true;
+  }
+
+  void error(const std::string& pointer, const json& value, std::string_view problem) {
+    errors_.push_back({pointer, shown(value), std::string(problem)});
+  }
+
+  void check_unknown() {
+    if (!value_.is_object()) return;
+    for (const auto& [key, value] : value_.items()) {
+      if (known_.count(key) != 0) continue;
+      std::string allowed = "is an unknown key; known here:";
+      for (const std::string& name : known_) allowed += text(' ', name);
+      error(at(key), value, allowed);
+    }
+  }
+
+ private:
+  const json& value_;
+  std::string pointer_;
+  Errors& errors_;
+  std::set<std::string> known_;
+};
+
+using Presence = Object::Presence;
+
+bool name_is_right(const std::string& name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return !name.empty() && name.size() <= 32 && plain(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return plain(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+constexpr std::string_view name_rule =
+    "must be 1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit";
+
+bool address_is_unicast(wire::Ipv4 ip) {
+  const std::uint32_t first = ip.value >> 24;
+  return first != 0 && first != 127 && first < 224;
+}
+
+bool metrics_endpoint_is_right(const std::string& endpoint) {
+  const std::size_t colon = endpoint.rfind(':');
+  if (colon == std::string::npos || !wire::parse_ipv4(endpoint.substr(0, colon))) return false;
+  const std::string port = endpoint.substr(colon + 1);
+  return !port.empty() && port.size() <= 5 &&
+         port.find_first_not_of("0123456789") == std::string::npos && std::stoul(port) > 0 &&
+         std::stoul(port) <= 65535;
+}
+
+void read_switch(const json& value, Config& config, Errors& errors) {
+  Object object(value, "/switch", errors);
+  auto& address = config.address;
+  object.string(
+      "name", name_rule,
+      [&](const std::string& name) {
+        config.name = name;
+        return name_is_right(name);
+      },
+      Presence::required);
+  object.string(
+      "ip", "must be a unicast IPv4 address such as \"10.77.0.254\"",
+      [&](const std::string& ip) {
+        const auto parsed = wire::parse_ipv4(ip);
+        if (parsed) address.rules.ip = *parsed;
+        return parsed && address_is_unicast(*parsed);
+      },
+      Presence::required);
+  object.string(
+      "mac", "must be a unicast MAC address such as \"02:00:00:00:00:fe\"",
+      [&](const std::string& mac) {
+        const auto parsed = wire::parse_mac(mac);
+        if (parsed) address.mac = *parsed;
+        return parsed && !parsed->is_group() && *parsed != wire::Mac{};
+      },
+      Presence::required);
+  object.integer("udp_port", 1, 65535, address.rules.udp_port);
+  unsigned data_dscp = address.rules.data_tos >> 2;
+  unsigned control_dscp = address.rules.control_tos >> 2;
+  object.integer("data_dscp", 0, 63, data_dscp);
+  object.integer("control_dscp", 0, 63, control_dscp);
+  if (data_dscp == control_dscp) {
+    errors.push_back({"/switch/control_dscp", text(control_dscp), "must differ from data_dscp"});
+  }
+  address.rules.data_tos = static_cast<std::uint8_t>(data_dscp << 2);
+  address.rules.control_tos = static_cast<std::uint8_t>(control_dscp << 2);
+  std::int64_t mac_age = config.mac_age / second;
+  if (object.integer("mac_age_s", 1, 86400, mac_age)) config.mac_age = mac_age * second;
+  object.check_unknown();
+}
+
+PortConfig read_port(const json& value, const std::string& pointer, Errors& errors) {
+  PortConfig port;
+  Object object(value, pointer, errors);
+  object.string(
+      "name", name_rule,
+      [&](const std::string& name) {
+        port.name = name;
+        return name_is_right(name);
+      },
+      Presence::required);
+  object.string(
+      "device",
+      "must be a DPDK device string such as \"net_af_packet0,iface=eth1\" or a PCI address such as "
+      "\"0000:01:00.0\"",
+      [&](const std::string& device) {
+        port.device = device;
+        return Device::parse(device).has_value();
+      },
+      Presence::required);
+  object.integer("mtu", min_mtu, max_mtu, port.mtu);
+  std::size_t transmit = 0;
+  object.choice("transmit", {"auto", "chained", "copied"}, transmit);
+  port.transmit = static_cast<TransmitMode>(transmit);
+  object.check_unknown();
+  return port;
+}
+
+void read_ports(const json& value, Config& config, Errors& errors) {
+  if (!value.is_array() || value.empty() || value.size() > max_ports) {
+    errors.push_back(
+        {"/ports", shown(value), text("must be an array of 1 to ", max_ports, " ports")});
+    return;
+  }
+  std::set<std::string> names;
+  std::set<std::string> devices;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::string pointer = text("/ports/", i);
+    PortConfig port = read_port(value[i], pointer, errors);
+    if (!port.name.empty() && !names.insert(port.name).second) {
+      errors.push_back({pointer + "/name", in_quotes(port.name), "is another port's name too"});
+    }
+    if (const auto device = Device::parse(port.device)) {
+      for (const std::string& identity : device->identities()) {
+        if (!devices.insert(identity).second) {
+          errors.push_back({pointer + "/device", in_quotes(port.device),
+                            text("is another port's device too (", identity, ")")});
+          break;
+        }
+      }
+    }
+    config.ports.push_back(std::move(port));
+  }
+}
+
+void read_mode(Object& object, control::JobConfig& job) {
+  const json* mode = object.find("mode");
+  if (mode == nullptr || *mode == "sync") return;
+  object.error(object.at("mode"), *mode,
+               *mode == "async" ? "asynchronous jobs are not supported yet; use \"sync\""
+                                : "must be \"sync\"");
+  job.mode = wire::Mode::sync;
+}
+
+void read_segment_bytes(Object& object, const std::string& pointer, control::JobConfig& job,
+                        const std::vector<PortConfig>& ports, Errors& errors) {
+  constexpr std::int64_t least = wire::min_segment_bytes;
+  constexpr std::int64_t most = wire::max_segment_bytes;
+  const bool given = object.integer("segment_bytes", least, most, job.segment_bytes,
+                                    Presence::optional, ", a multiple of 32");
+  if (given && job.segment_bytes % 32 != 0) {
+    errors.push_back({pointer + "/segment_bytes", text(job.segment_bytes),
+                      text("must be a multiple of 32 from ", least, " to ", most)});
+    return;
+  }
+  for (const PortConfig& port : ports) {
+    if (port.mtu >= mtu_for_segment(job.segment_bytes)) continue;
+    errors.push_back({pointer + "/segment_bytes", text(job.segment_bytes),
+                      text("needs an MTU of ", mtu_for_segment(job.segment_bytes), ", port ",
+                           in_quotes(port.name), " has ", port.mtu)});
+  }
+}
+
+void read_key(Object& object, control::JobConfig& job) {
+  const json* path = object.find("key_file");
+  if (path == nullptr || path->is_null()) return;
+  constexpr std::string_view allowed = "must be a file's path or null";
+  if (!path->is_string() || path->get_ref<const std::string&>().empty()) {
+    return object.error(object.at("key_file"), *path, allowed);
+  }
+  const std::string problem = wire::read_key_file(path->get_ref<const std::string&>(), job.key);
+  if (!problem.empty()) object.error(object.at("key_file"), *path, problem);
+}
+
+control::JobConfig read_job(const json& value, const std::string& pointer,
+                            const std::vector<PortConfig>& ports, Errors& errors) {
+  control::JobConfig job;
+  Object object(value, pointer, errors);
+  object.integer("id", 0, 65535, job.id, Presence::required);
+  const bool members =
+      object.integer("members", 1, wire::max_members, job.members, Presence::required);
+  read_mode(object, job);
+  object.integer("slots", 1, max_slots, job.slots);
+  read_segment_bytes(object, pointer, job, ports, errors);
+  object.integer("threshold", 0, members ? job.members : wire::max_members, job.threshold,
+                 Presence::optional, " (0 follows the number of members)");
+  object.integer_or_null("history", 1, max_history, job.history);
+  object.integer_or_null("base_round", 0, UINT32_MAX, job.base_round);
+  object.boolean("udp_checksum", job.udp_checksum);
+  read_key(object, job);
+  object.milliseconds("force_after_ms", 0, 3'600'000, job.force_after);
+  object.boolean("evict_silent", job.evict_silent);
+  object.milliseconds("member_timeout_ms", 10, 86'400'000, job.member_timeout);
+  object.check_unknown();
+  return job;
+}
+
+void read_jobs(const json& value, Config& config, Errors& errors) {
+  if (!value.is_array()) {
+    errors.push_back({"/jobs", shown(value), "must be an array of jobs (it may be empty)"});
+    return;
+  }
+  std::set<wire::JobId> ids;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::string pointer = text("/jobs/", i);
+    const std::size_t before = errors.size();
+    control::JobConfig job = read_job(value[i], pointer, config.ports, errors);
+    const bool id_is_right =
+        value[i].is_object() && value[i].contains("id") &&
+        std::none_of(errors.begin() + static_cast<std::ptrdiff_t>(before), errors.end(),
+                     [&](const ConfigError& error) { return error.pointer == pointer + "/id"; });
+    if (id_is_right && !ids.insert(job.id).second) {
+      errors.push_back({pointer + "/id", text(job.id), "is another job's id too"});
+    }
+    config.jobs.push_back(std::move(job));
+  }
+}
+
+void read_lcores(const json& value, Config& config, Errors& errors) {
+  if (value == "auto") return;
+  constexpr std::string_view allowed =
+      "must be \"auto\" or an array of one CPU number, the packet loop's (more than one is not "
+      "supported yet)";
+  if (!value.is_array() || value.size() != 1 || !value[0].is_number_unsigned() ||
+      value[0].get<std::uint64_t>() > 1023) {
+    errors.push_back({"/lcores", shown(value), std::string(allowed)});
+    return;
+  }
+  config.poller_cpu = static_cast<std::uint16_t>(value[0].get<std::uint64_t>());
+}
+
+void read_memory(const json& value, Config& config, Errors& errors) {
+  if (value == "auto") return;
+  if (!value.is_object()) {
+    errors.push_back({"/memory", shown(value), "must be \"auto\" or an object"});
+    return;
+  }
+  Object object(value, "/memory", errors);
+  if (const json* huge = object.find("huge_pages"); huge != nullptr && *huge != "auto") {
+    if (huge->is_boolean()) {
+      config.memory.huge_pages = huge->get<bool>();
+    } else {
+      object.error(object.at("huge_pages"), *huge, "must be \"auto\", true or false");
+    }
+  }
+  object.integer_or_null("frame_buffers", 512, 1 << 24, config.memory.frame_buffers);
+  object.integer_or_null("payload_buffers", 64, 1 << 24, config.memory.payload_buffers);
+  object.check_unknown();
+}
+
+void read_admin(const json& value, Config& config, Errors& errors) {
+  Object object(value, "/admin", errors);
+  object.string("socket", "must be an absolute path of at most 107 bytes",
+                [&](const std::string& path) {
+                  config.admin_socket = path;
+                  return path.size() > 1 && path.size() <= 107 && path.front() == '/' &&
+                         path.find('\0') == std::string::npos;
+                });
+  if (const json* metrics = object.find("metrics"); metrics != nullptr && !metrics->is_null()) {
+    object.string("metrics", "must be null or ADDRESS:PORT such as \"127.0.0.1:9477\"",
+                  [&](const std::string& endpoint) {
+                    config.metrics = endpoint;
+                    return metrics_endpoint_is_right(endpoint);
+                  });
+  }
+  object.check_unknown();
+}
+
+void read_log(const json& value, Config& config, Errors& errors) {
+  Object object(value, "/log", errors);
+  auto level = static_cast<std::size_t>(config.log_level);
+  object.choice("level", {"trace", "debug", "info", "warning", "error"}, level);
+  config.log_level = static_cast<LogLevel>(level);
+  object.check_unknown();
+}
+
+void check_memory(const Config& config, Errors& errors) {
+  if (!config.memory.payload_buffers) return;
+  const std::uint64_t needed = payload_buffers_needed(config.jobs);
+  if (*config.memory.payload_buffers >= needed) return;
+  errors.push_back({"/memory/payload_buffers", text(*config.memory.payload_buffers),
+                    text("the jobs need ", needed, " (slots x (1 + history) each)")});
+}
+
+Config read_config(const json& root, Errors& errors) {
+  Config config;
+  Object object(root, "", errors);
+  if (!root.is_object()) return config;
+  if (const json* value = object.required("switch", "an object with name, ip and mac")) {
+    read_switch(*value, config, errors);
+  }
+  if (const json* value = object.required("ports", "an array of ports")) {
+    read_ports(*value, config, errors);
+  }
+  if (const json* value = object.required("jobs", "an array of jobs (it may be empty)")) {
+    read_jobs(*value, config, errors);
+  }
+  if (const json* value = object.find("lcores")) read_lcores(*value, config, errors);
+  if (const json* value = object.find("memory")) read_memory(*value, config, errors);
+  std::size_t poll = 0;
+  object.choice("poll", {"adaptive", "busy"}, poll);
+  config.poll_busy = poll == 1;
+  object.milliseconds("idle_after_ms", 0, 60'000, config.idle_after);
+  if (const json* value = object.find("admin")) read_admin(*value, config, errors);
+  if (const json* value = object.find("log")) read_log(*value, config, errors);
+  object.check_unknown();
+  if (errors.empty()) check_memory(config, errors);
+  return config;
+}
+
+/// "parse error at line 3, column 7: ..." out of nlohmann's message.
+std::string syntax_error(const json::parse_error& error) {
+  const std::string message = error.what();
+  const std::size_t start = message.find("] ");
+  std::string line =
+      text("not JSON: ", start == std::string::npos ? message : message.substr(start + 2));
+  // The message quotes the text around the error, line ends and control characters included.
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  constexpr std::size_t most = 300;
+  if (line.size() > most) line.resize(most);
+  return line;
+}
+
+/// Nothing when `text` is not JSON; `errors` says where.
+std::optional<json> parse_json(std::string_view text, std::string_view root, Errors& errors) {
+  try {
+    return json::parse(text, DuplicateKeys(root, errors));
+  } catch (const json::parse_error& error) {
+    errors.clear();
+    errors.push_back({std::string(root), "", syntax_error(error)});
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string ConfigError::line() const {
+  std::string out = pointer;
+  if (!value.empty()) out += text(out.empty() ? "" : ": ", value);
+  return text(out, out.empty() ? "" : ": ", problem);
+}
+
+std::uint32_t mtu_for_segment(std::uint32_t segment_bytes) {
+  return static_cast<std::uint32_t>(wire::payload_offset - wire::ethernet_bytes) + segment_bytes;
+}
+
+std::uint32_t largest_segment(const std::vector<PortConfig>& ports) {
+  std::uint32_t mtu = max_mtu;
+  for (const PortConfig& port : ports) mtu = std::min<std::uint32_t>(mtu, port.mtu);
+  const std::uint32_t room = mtu - mtu_for_segment(0);
+  return std::min<std::uint32_t>(room / 32 * 32, wire::max_segment_bytes);
+}
+
+Loaded<Config> parse_config(std::string_view text) {
+  Loaded<Config> loaded;
+  if (const auto root = parse_json(text, "", loaded.errors)) {
+    loaded.value = read_config(*root, loaded.errors);
+  }
+  return loaded;
+}
+
+Loaded<Config> load_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream contents;
+  if (!file || !(contents << file.rdbuf())) {
+    Loaded<Config> loaded;
+    loaded.errors.push_back({"", "", text("config file ", path, " cannot be read or is empty")});
+    return loaded;
+  }
+  return parse_config(contents.str());
+}
+
+Loaded<control::JobConfig> parse_job(std::string_view text, std::string_view pointer,
+                                     const std::vector<PortConfig>& ports) {
+  Loaded<control::JobConfig> loaded;
+  if (const auto root = parse_json(text, pointer, loaded.errors)) {
+    loaded.value = read_job(*root, std::string(pointer), ports, loaded.errors);
+  }
+  return loaded;
+}
+
+}  // namespace iswitch::switchd

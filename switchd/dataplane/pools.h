@@ -1,0 +1,37 @@
+// The packet pools: whole frames, 64-byte heads of chained results, payloads (sums).
+#pragma once
+
+#include <rte_mempool.h>
+
+#include <memory>
+#include <string>
+
+#include "switchd/memory_plan.h"
+
+namespace iswitch::switchd {
+
+struct PoolDeleter {
+  void operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
+};
+using Pool = std::unique_ptr<rte_mempool, PoolDeleter>;
+
+struct PoolLevel {
+  unsigned size = 0;
+  unsigned free = 0;
+};
+
+struct Pools {
+  Pool frames;
+  Pool headers;
+  Pool payloads;
+
+  /// Null pools and a line in `error` when memory does not suffice. `dma`: some port reads buffers
+  /// by physical address.
+  static Pools create(const MemoryPlan& plan, bool dma, std::string& error);
+  /// Empty when every buffer is back in its pool; else one line with the numbers.
+  std::string leaks() const;
+};
+
+PoolLevel level(const rte_mempool* pool);
+
+}  // namespace iswitch::switchd
