@@ -9,8 +9,8 @@
 
 namespace iswitch::wire {
 
-/// One's-complement sum of 16-bit words in memory order (not byte-swapped), unfolded. Sums of pieces
-/// may be added when each piece but the last has an even length.
+/// One's-complement sum of 16-bit words in memory order (not byte-swapped), unfolded. Sums of
+/// pieces may be added when each piece but the last has an even length.
 using PartialSum = std::uint64_t;
 
 PartialSum partial_sum(Bytes bytes);

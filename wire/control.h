@@ -72,7 +72,8 @@ struct ReplyBody {
   std::uint32_t slots = 0;
   std::uint32_t base_round = 0;
   std::uint16_t history = 0;
-  std::uint64_t missing = 0;  ///< Help: direct members not in the sum; 7 and 11: segment << 32 | round
+  std::uint64_t missing =
+      0;  ///< Help: direct members not in the sum; 7 and 11: segment << 32 | round
   bool operator==(const ReplyBody&) const = default;
 };
 
@@ -133,11 +134,15 @@ struct ControlHeader {
 ControlDatagram write_join(const ControlHeader& header, const JoinBody& body, const Client& client);
 /// Leave, Halt, Resume, Ping.
 ControlDatagram write_plain_request(const ControlHeader& header, const Client& client);
-ControlDatagram write_reset(const ControlHeader& header, std::uint32_t base_round, const Client& client);
-ControlDatagram write_set_threshold(const ControlHeader& header, std::uint16_t threshold, const Client& client);
+ControlDatagram write_reset(const ControlHeader& header, std::uint32_t base_round,
+                            const Client& client);
+ControlDatagram write_set_threshold(const ControlHeader& header, std::uint16_t threshold,
+                                    const Client& client);
 /// FBcast, Help.
-ControlDatagram write_slot_request(const ControlHeader& header, const SlotBody& body, const Client& client);
-ControlDatagram write_reply(const ControlHeader& header, const ReplyBody& body, const Client& client);
+ControlDatagram write_slot_request(const ControlHeader& header, const SlotBody& body,
+                                   const Client& client);
+ControlDatagram write_reply(const ControlHeader& header, const ReplyBody& body,
+                            const Client& client);
 
 /// Operation tag of a contribution (protocol.md section 2): CRC-32C (Castagnoli) over the fields.
 enum class OperationKind : std::uint8_t { sum = 0, broadcast = 1, barrier = 2 };

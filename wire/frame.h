@@ -46,8 +46,9 @@ struct Packet {
   Ecn ecn = Ecn::not_ect;
 };
 
-/// Ordinary traffic: origin is ordinary, fault none, `packet` untouched. Ours and well-formed: fault
-/// none and `packet` filled. Ours and malformed: the first rule broken. Never reads past `frame`.
+/// Ordinary traffic: origin is ordinary, fault none, `packet` untouched. Ours and well-formed:
+/// fault none and `packet` filled. Ours and malformed: the first rule broken. Never reads past
+/// `frame`.
 struct ParsedFrame {
   Origin origin = Origin::ordinary;
   Fault fault = Fault::none;

@@ -9,8 +9,8 @@
 namespace iswitch::wire {
 
 using JobId = std::uint16_t;
-using MemberId = std::uint16_t;      ///< 0..63; no_member where there is none yet
-using MemberMask = std::uint64_t;    ///< bit i = member i
+using MemberId = std::uint16_t;    ///< 0..63; no_member where there is none yet
+using MemberMask = std::uint64_t;  ///< bit i = member i
 
 inline constexpr unsigned protocol_version = 1;
 inline constexpr std::size_t header_bytes = 22;
@@ -52,7 +52,8 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-inline constexpr std::uint64_t contribution_set(std::uint32_t operation_tag, std::uint32_t workers) {
+inline constexpr std::uint64_t contribution_set(std::uint32_t operation_tag,
+                                                std::uint32_t workers) {
   return std::uint64_t{operation_tag} << 32 | workers;
 }
 
@@ -63,18 +64,18 @@ void write_header(const Header& header, std::uint8_t* out);
 enum class Fault : std::uint8_t {
   none,
   // frame
-  truncated,          ///< shorter than its headers or than the IPv4 total length says
-  vlan,               ///< VLAN tag in front of a packet that would be ours
-  ip_options,         ///< IHL is not 5
+  truncated,   ///< shorter than its headers or than the IPv4 total length says
+  vlan,        ///< VLAN tag in front of a packet that would be ours
+  ip_options,  ///< IHL is not 5
   fragment,
   ip_checksum,
-  udp_length,         ///< UDP length differs from the IPv4 payload
+  udp_length,  ///< UDP length differs from the IPv4 payload
   udp_checksum,
-  control_port,       ///< control to another port than base
+  control_port,  ///< control to another port than base
   // message
-  short_header,       ///< fewer than 22 bytes
+  short_header,  ///< fewer than 22 bytes
   version,
-  type,               ///< unknown, or its DSCP is the other kind's
+  type,  ///< unknown, or its DSCP is the other kind's
   reserved_bits,
   payload_alignment,  ///< payload not a multiple of 4
   payload_length,     ///< payload above max_segment_bytes

@@ -12,13 +12,13 @@ namespace iswitch::wire {
 /// What a result says, the same for every member it goes to.
 struct ResultFields {
   JobId job = 0;
-  std::uint8_t flags = 0;       ///< data type, ECN-ECHO, PARTIAL
-  std::uint16_t workers = 0;    ///< in the sum
+  std::uint8_t flags = 0;     ///< data type, ECN-ECHO, PARTIAL
+  std::uint16_t workers = 0;  ///< in the sum
   std::uint32_t round = 0;
   std::uint32_t segment = 0;
-  MemberMask members = 0;       ///< direct members in the sum
+  MemberMask members = 0;  ///< direct members in the sum
   std::uint32_t payload_bytes = 0;
-  PartialSum payload_sum = 0;   ///< partial_sum of the payload; 0 where checksums are off
+  PartialSum payload_sum = 0;  ///< partial_sum of the payload; 0 where checksums are off
 };
 
 /// Everything of a member's 64 header bytes that does not change from result to result, and the

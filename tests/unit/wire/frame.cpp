@@ -380,7 +380,7 @@ TEST_CASE("a single bit flipped never passes the checksums", "[frame]") {
     const FrameRules receiver = golden::wire_set().rules_for(golden);
     const std::size_t whole = 14 + std::size_t{slow::get16(golden.bytes, 16)};
     FrameBytes frame = golden.bytes;
-    for (std::size_t bit = 8 * 12; bit < 8 * whole; ++bit) {
+    for (std::size_t bit = 96; bit < 8 * whole; ++bit) {
       const auto mask = static_cast<std::uint8_t>(1u << bit % 8);
       frame[bit / 8] ^= mask;
       Packet packet;
@@ -399,7 +399,7 @@ TEST_CASE("a flipped bit in an offloaded frame is told by the rules or passes, a
   for (const auto& golden : golden::wire_set().frames) {
     const FrameRules receiver = golden::wire_set().rules_for(golden);
     for (std::size_t bit = 0; bit < 8 * golden.bytes.size(); ++bit) {
-      if (bit > 8 * 100 && bit % 97 != 0) continue;  // payload bits are all alike
+      if (bit > 800 && bit % 97 != 0) continue;  // payload bits are all alike
       FrameBytes frame(golden.bytes);
       frame[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
       const ParsedFrame parsed = parse(frame, {true, true}, receiver);

@@ -46,7 +46,7 @@ class Folder {
 
 std::string error_of(const std::string& path) {
   std::vector<std::uint8_t> key = {42};
-  const std::string error = wire::read_key_file(path, key);
+  std::string error = wire::read_key_file(path, key);
   CHECK(error.find('\n') == std::string::npos);
   if (!error.empty()) CHECK(key == std::vector<std::uint8_t>{42});
   return error;

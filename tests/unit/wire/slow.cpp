@@ -46,7 +46,7 @@ std::uint32_t crc32c(Bytes bytes) {
 
 void fix_ip_checksum(FrameBytes& frame, std::size_t shift) {
   const std::size_t ip = 14 + shift;
-  const std::size_t size = (frame.at(ip) & 15u) * 4u;
+  const std::size_t size = std::size_t{frame.at(ip)} % 16 * 4;
   put16(frame, ip + 10, 0);
   const auto sum = ones_complement_sum(Bytes(frame).subspan(ip, size));
   put16(frame, ip + 10, static_cast<std::uint16_t>(0xFFFF - sum));
