@@ -20,6 +20,20 @@ struct Datagram {
   bool congested = false;  ///< Congestion Experienced
 };
 
+struct Result {
+  std::uint32_t round = 0;
+  std::uint32_t tag = 0;
+  std::vector<std::uint8_t> bytes;
+};
+struct Open {
+  std::uint32_t round = 0;
+  std::uint32_t tag = 0;
+  std::vector<float> sum;
+  std::uint64_t members = 0;
+  std::uint16_t workers = 0;
+  bool congested = false;
+};
+
 class Switch {
  public:
   struct Config {
@@ -59,19 +73,6 @@ class Switch {
   struct Member {
     std::size_t endpoint = 0;
     std::uint32_t incarnation = 0;
-  };
-  struct Result {
-    std::uint32_t round = 0;
-    std::uint32_t tag = 0;
-    std::vector<std::uint8_t> bytes;
-  };
-  struct Open {
-    std::uint32_t round = 0;
-    std::uint32_t tag = 0;
-    std::vector<float> sum;
-    std::uint64_t members = 0;
-    std::uint16_t workers = 0;
-    bool congested = false;
   };
   struct Slot {
     std::optional<Open> open;
