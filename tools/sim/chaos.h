@@ -1,0 +1,84 @@
+// Seeded trouble beyond what links do: workers crash, pause and come back, the switch restarts, and
+// members and operators ask for things at bad moments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "switchd/datapath/datapath.h"
+#include "tools/sim/switch_node.h"
+#include "tools/sim/worker.h"
+#include "tools/sim/world.h"
+
+namespace iswitch::sim {
+
+enum class Act : std::uint8_t {
+  crash_worker,  ///< comes back at the same address, or at another port
+  pause_worker,
+  restart_switch,
+  stop_switch,  ///< in order, so that agents are told; comes back
+  member_reset,
+  operator_reset,
+  halt,  ///< by a member or the operator; resumed soon
+  // Not in jobs whose sums must be full:
+  leave,  ///< comes back
+  remove_member,
+  set_threshold,    ///< by a member or the operator
+  force,            ///< a slot that is open, by the operator
+  force_by_member,  ///< some slot near the stream's position
+  count_
+};
+inline constexpr std::size_t act_count = static_cast<std::size_t>(Act::count_);
+const char* act_name(Act act);
+
+struct ChaosSpec {
+  Time mean_interval = 0;  ///< between acts; 0: none
+  std::array<double, act_count> weights{};
+  Time longest_absence = 50 * millisecond;
+};
+
+/// What chaos may do to a job.
+struct ChaosJob {
+  std::uint16_t job = 0;
+  bool full = true;  ///< no act that makes sums less than full
+  std::uint32_t slots = 0;
+  std::vector<Worker*> workers;
+};
+
+class Chaos final : public EventHandler {
+ public:
+  Chaos(World& world, const ChaosSpec& spec, SwitchNode& node, std::vector<ChaosJob> jobs,
+        Random random);
+
+  void start(Time until);
+  /// Undoes what does not end by itself: everybody is up, nothing is halted, thresholds follow the
+  /// number of members.
+  void heal();
+  void handle(const Event& event) override;
+  std::uint64_t acts() const { return acts_; }
+
+ private:
+  enum Kind : std::uint32_t {
+    act_kind = first_own_event,
+    start_switch_kind,
+    resume_kind,  // value = job's index
+    force_kind,   // value = job's index; the slot is in open_
+  };
+  void act();
+  void perform(Act act, ChaosJob& job);
+  void schedule_next();
+
+  World& world_;
+  ChaosSpec spec_;
+  SwitchNode& node_;
+  std::vector<ChaosJob> jobs_;
+  Random random_;
+  Time until_ = 0;
+  std::uint64_t acts_ = 0;
+  datapath::OpenSlot open_;
+};
+
+}  // namespace iswitch::sim

@@ -1,0 +1,220 @@
+#include "tools/sim/worker.h"
+
+#include <algorithm>
+
+namespace iswitch::sim {
+
+namespace {
+constexpr Time reset_patience = second;
+}
+
+Operation JobProgram::operation(std::uint64_t seed, std::uint32_t base_round,
+                                std::uint32_t index) const {
+  Random random(
+      mix(seed ^ mix(std::uint64_t{job} << 48 ^ std::uint64_t{base_round} << 16 ^ index)));
+  Operation op;
+  op.job = job;
+  op.job_number = number;
+  op.base_round = base_round;
+  op.index = index;
+  op.segment_elements = segment_bytes / 4;
+  op.ranks = ranks;
+  op.seed = random.next();
+  op.user_tag = static_cast<std::uint32_t>(random.below(3));
+  op.root = static_cast<wire::MemberId>(random.below(ranks));
+  const double kind = random.unit();
+  if (kind < workload.barriers) {
+    op.kind = wire::OperationKind::barrier;
+    return op;
+  }
+  if (kind < workload.barriers + workload.broadcasts) op.kind = wire::OperationKind::broadcast;
+  if (op.kind == wire::OperationKind::sum && random.chance(workload.means)) {
+    op.reduction = agent::Reduction::mean;
+  }
+  op.zeros = random.chance(workload.zeros);
+  // Sizes of every kind: a few elements, whole segments, and anything.
+  switch (random.below(4)) {
+    case 0:
+      op.elements = 1 + static_cast<std::uint32_t>(random.below(8));
+      break;
+    case 1:
+      op.elements =
+          op.segment_elements * (1 + static_cast<std::uint32_t>(random.below(std::max(
+                                         1U, workload.max_elements / op.segment_elements))));
+      break;
+    default:
+      op.elements = 1 + static_cast<std::uint32_t>(random.below(workload.max_elements));
+  }
+  return op;
+}
+
+Worker::Worker(World& world, HostNode& host, JobProgram& program, Checks& checks, unsigned rank,
+               Random random)
+    : world_(world), host_(host), program_(program), checks_(checks), rank_(rank), random_(random) {
+  host_.set_program(*this);
+}
+
+void Worker::start() {
+  wanted_up_ = true;
+  in_flight_.clear();
+  in_stream_ = false;
+  ended_ = false;
+  reset_ask_at_ = never;
+  next_run_ = never;
+  agent::EngineOptions options = program_.options;
+  options.incarnation = static_cast<std::uint32_t>(random_.next());
+  options.wanted_member = wanted_;
+  host_.crash();
+  host_.start(std::move(options));
+  host_.engine()->join(world_.now(), world_.now() + program_.workload.join_patience);
+}
+
+void Worker::crash() {
+  wanted_up_ = false;
+  in_flight_.clear();
+  host_.crash();
+}
+
+void Worker::leave(Time deadline) {
+  wanted_up_ = false;
+  if (!host_.up()) return;
+  host_.engine()->leave(world_.now(), deadline);
+  host_.wake_at(world_.now());
+}
+
+void Worker::come_back(Time at) {
+  wanted_up_ = true;
+  if (start_scheduled_) return;
+  start_scheduled_ = true;
+  world_.queue.schedule(at, *this, start_kind);
+}
+
+void Worker::handle(const Event& /*start*/) {
+  start_scheduled_ = false;
+  if (!wanted_up_) return;
+  const bool ended = !host_.up() || host_.engine()->state() == agent::EngineState::failed ||
+                     host_.engine()->state() == agent::EngineState::left;
+  if (ended) start();
+}
+
+bool Worker::may_begin() const {
+  if (!program_.stopping) return true;
+  const auto begun = program_.begun.find(base_round_);
+  return begun != program_.begun.end() && next_index_ < begun->second;
+}
+
+void Worker::run(agent::Engine& engine, Time now) {
+  next_run_ = never;
+  const agent::EngineState state = engine.state();
+  if (state == agent::EngineState::failed || state == agent::EngineState::left) {
+    if (wanted_up_) come_back(now + program_.workload.restart_after);
+    return;
+  }
+  if (state != agent::EngineState::running && state != agent::EngineState::halted) return;
+  if (!wanted_up_) return;
+  if (!in_stream_ || engine.job().base_round != base_round_) {
+    if (!in_flight_.empty()) return;  // of the old stream; they are failing
+    in_stream_ = true;
+    base_round_ = engine.job().base_round;
+    next_index_ = 0;
+    ended_ = false;
+    compute_until_ = now;
+  }
+  if (ended_) {
+    // The engine asks for a Reset where one is needed; a program may grow impatient.
+    if (now >= reset_ask_at_) {
+      reset_ask_at_ = now + reset_patience;
+      engine.request_reset(now);
+    }
+    next_run_ = reset_ask_at_;
+    return;
+  }
+  while (in_flight_.size() < program_.workload.depth && may_begin()) {
+    if (now < compute_until_) {
+      next_run_ = compute_until_;
+      return;
+    }
+    submit(engine, now);
+  }
+}
+
+void Worker::submit(agent::Engine& engine, Time now) {
+  std::unique_ptr<Pending> pending;
+  if (spare_.empty()) {
+    pending = std::make_unique<Pending>();
+  } else {
+    pending = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  const Operation& op = pending->operation =
+      program_.operation(world_.seed, base_round_, next_index_);
+  auto& begun = program_.begun[base_round_];
+  begun = std::max(begun, next_index_ + 1);
+  ++next_index_;
+  compute_until_ = now + random_.around(program_.workload.compute, program_.workload.noise);
+  pending->submitted = now;
+  pending->deadline = now + program_.workload.deadline;
+  const bool root = op.kind == wire::OperationKind::broadcast && engine.member() == op.root;
+  const bool sends = op.kind == wire::OperationKind::sum || root;
+  pending->in_place = random_.chance(0.5);
+  pending->input.resize(op.elements + 1);
+  if (sends) fill(op, rank_, pending->in());
+  if (!pending->in_place) pending->output.assign(op.elements + 1, -1.0F);
+
+  agent::Request request;
+  request.kind = op.kind;
+  request.reduction = op.reduction;
+  if (sends) request.input = pending->in();
+  request.output = pending->out();
+  request.root = op.root;
+  request.user_tag = op.user_tag;
+  request.deadline = pending->deadline;
+  world_.trace.add(now, What::submit, host_.number(), op.index, op.base_round);
+  checks_.submitted(op, rank_, engine.member());
+  pending->id = engine.submit(request, now);
+  in_flight_.push_back(std::move(pending));
+}
+
+void Worker::check_input(Pending& pending) {
+  if (pending.in_place || pending.operation.kind != wire::OperationKind::sum) return;
+  std::vector<float> expected(pending.in().size());
+  fill(pending.operation, rank_, expected);
+  if (!std::equal(expected.begin(), expected.end(), pending.in().begin())) {
+    world_.violation(property::exact_sum,
+                     format("rank %u: the input of an operation was written", rank_));
+  }
+}
+
+void Worker::completed(const agent::Completion& completion, agent::Engine& /*engine*/, Time now) {
+  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
+                                  [&](const auto& p) { return p->id == completion.id; });
+  if (found == in_flight_.end()) {
+    world_.violation(property::honest,
+                     format("rank %u: a completion of nothing that is under way", rank_));
+    return;
+  }
+  std::unique_ptr<Pending> pending = std::move(*found);
+  in_flight_.erase(found);
+  const auto code = completion.error.code;
+  world_.trace.add(now, What::complete, host_.number(), pending->operation.index,
+                   static_cast<std::uint32_t>(code));
+  const Time slack = host_.slack() + std::max<Time>(0, host_.paused_until() - pending->deadline);
+  checks_.ended({pending->operation, completion, rank_, host_.engine()->member(), pending->out(),
+                 pending->deadline, slack});
+  check_input(*pending);
+  if (code == agent::ErrorCode::none) ++successes_;
+  if (code != agent::ErrorCode::none && code != agent::ErrorCode::root_missing) {
+    if (pending->submitted == now && in_flight_.empty() &&
+        next_index_ == pending->operation.index + 1) {
+      // Told of an end that came while nothing was under way: the stream itself is a new one.
+      checks_.withdrawn(pending->operation, rank_);
+      in_stream_ = false;
+    } else {
+      ended_ = true;
+      reset_ask_at_ = now + reset_patience;
+    }
+  }
+  spare_.push_back(std::move(pending));
+}
+
+}  // namespace iswitch::sim
