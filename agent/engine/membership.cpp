@@ -124,7 +124,9 @@ void Membership::adopt(const wire::ReplyBody& body) {
   job_.missing = 0;
   state_ = state_of(body.state);
   if (state_ != EngineState::forming && requests_.main() == wire::Action::join) requests_.stop();
-  if (state_ != EngineState::forming) pause_ = 0;
+  if (state_ == EngineState::forming) return;
+  pause_ = 0;
+  deadline_ = never;
 }
 
 void Membership::refused(const Reply& reply, Time now) {
@@ -143,6 +145,8 @@ void Membership::refused(const Reply& reply, Time now) {
                           status == wire::Status::unsupported))
     return fail(text::refusal(options_, status));
   if (status == wire::Status::replayed_nonce) requests_.jump_nonces();
+  // Joining again, the old place would be best, but somebody else may have it for good.
+  if (status == wire::Status::job_full) wanted_ = options_.wanted_member;
   pause_ = std::clamp(2 * pause_, options_.join_retry,
                       std::max(options_.ping_interval, options_.join_retry));
   send_join(now + pause_, now);

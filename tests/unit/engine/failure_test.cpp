@@ -1,4 +1,6 @@
 // Deadlines, Resets, Halts, lost memberships: how an epoch ends and what each member is told.
+#include <random>
+
 #include "tests/unit/engine/hand.h"
 
 using namespace iswitch;
@@ -348,6 +350,30 @@ TEST_CASE("a switch that restarted: the operation fails, the member joins again"
   CHECK_FALSE(hand.completion().error);
 }
 
+TEST_CASE("a member that lost its place to another takes any place, unless it wanted that one",
+          "[engine][failure]") {
+  const bool wanted = GENERATE(false, true);
+  EngineOptions options = Hand::default_options();
+  if (wanted) options.wanted_member = 1;
+  Hand hand(options);
+  hand.join();
+  wire::ReplyBody stranger;
+  stranger.status = wire::Status::not_a_member;
+  hand.reply(hand.run_for(1100 * millisecond).back(), stranger);
+  auto joins = requests(hand.sent(), wire::Action::join);
+  REQUIRE(joins.size() == 1);
+  CHECK(wire::read_join(joins[0].body())->wanted_member == 1);
+  hand.reply(joins[0], wire::Status::job_full);
+  joins = requests(hand.run_for(50 * millisecond), wire::Action::join);
+  REQUIRE(!joins.empty());
+  CHECK(wire::read_join(joins[0].body())->wanted_member == (wanted ? 1 : wire::no_member));
+  wire::ReplyBody place = hand.job;
+  place.member = wanted ? 1 : 3;
+  hand.reply(joins[0], place);
+  CHECK(hand.engine.state() == EngineState::running);
+  CHECK(hand.engine.member() == place.member);
+}
+
 TEST_CASE("a hint of a lost membership that is not true", "[engine][failure]") {
   Hand hand;
   hand.join();
@@ -422,6 +448,57 @@ TEST_CASE("abandon fails everything and leaves the vectors alone", "[engine][fai
   CHECK(hand.engine.next_deadline() == never);
   hand.barrier();
   CHECK(hand.completion().error.text == "socket closed");
+}
+
+TEST_CASE("damaged datagrams do no harm", "[engine][failure]") {
+  EngineOptions options = Hand::default_options();
+  options.key.assign(16, 3);
+  Hand hand(options);
+  hand.join();
+  std::vector<float> vector = counted(80);
+  hand.sum(vector, vector);
+  const auto sent = contributions(hand.sent());
+  std::mt19937 random(11);
+  const auto control = [&](const wire::ControlDatagram& datagram) {
+    return std::vector<std::uint8_t>(datagram.view().begin(), datagram.view().end());
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::uint8_t> bytes;
+    switch (random() % 4) {
+      case 0:
+        bytes = control(
+            wire::write_reset(hand.request_header(wire::Action::reset), 500, hand.client()));
+        break;
+      case 1:
+        bytes = control(
+            wire::write_plain_request(hand.request_header(wire::Action::leave), hand.client()));
+        break;
+      case 2:
+        bytes = control(wire::write_reply({.action = wire::Action::ping,
+                                           .job = 7,
+                                           .member = 1,
+                                           .request_id = 0,
+                                           .nonce = ++hand.switch_nonce},
+                                          hand.job, hand.client()));
+        break;
+      default:
+        // Results have no tag: one whose header is damaged must still find no wrong place.
+        bytes = hand.result_bytes(2000 + random() % 100, 100, std::vector<float>(8, 1));
+        break;
+    }
+    const std::vector<std::uint8_t> whole = bytes;
+    const std::size_t flips = 1 + random() % 3;
+    for (std::size_t flip = 0; flip < flips; ++flip)
+      bytes[16 + random() % (bytes.size() - 16)] ^= static_cast<std::uint8_t>(1 + random() % 255);
+    if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+    if (bytes != whole) hand.receive(bytes);
+  }
+  CHECK(hand.engine.state() == EngineState::running);
+  CHECK(hand.engine.job() == hand.job);
+  CHECK(hand.idle());
+  for (const auto& datagram : sent) hand.answer(datagram, 2);
+  CHECK_FALSE(hand.completion().error);
+  CHECK(vector[79] == 2 * counted(80)[79]);
 }
 
 TEST_CASE("a flood of requests and replies is bounded", "[engine][failure]") {
