@@ -331,3 +331,20 @@ TEST_CASE("congestion marks: echoed once, counted, and the window shrinks", "[en
   CHECK((sent[0].header.flags & wire::flag::ecn_echo) != 0);
   CHECK((sent[1].header.flags & wire::flag::ecn_echo) == 0);
 }
+
+TEST_CASE("the window never exceeds what the receive buffer holds", "[engine][stream]") {
+  Hand hand;
+  hand.join();
+  hand.engine.limit_receive_datagrams(3);
+  std::vector<float> vector = counted(80);
+  hand.sum(vector, vector);
+  std::size_t sent = 0;
+  while (sent < 10) {
+    const auto now = hand.sent();
+    REQUIRE(!now.empty());
+    REQUIRE(now.size() <= 3);
+    sent += now.size();
+    for (const auto& datagram : now) hand.answer(datagram);
+  }
+  CHECK_FALSE(hand.completion().error);
+}
