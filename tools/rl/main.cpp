@@ -111,7 +111,8 @@ int main(int count, char** arguments) {
   try {
     failure = run(flags);
   } catch (const std::exception& error) {  // libtorch and the standard library report by exception
-    failure = {FailureKind::machine, error.what()};
+    const std::string text = error.what();  // libtorch's goes on with a stack
+    failure = {FailureKind::machine, text.substr(0, text.find('\n'))};
   }
   if (!failure) return 0;
   std::fprintf(stderr, "iswitch-rl-worker: %s\n", failure.text.c_str());

@@ -36,7 +36,7 @@ Failure failure_of(const AgentError& error) {
 class SwitchExchange final : public Exchange {
  public:
   SwitchExchange(std::unique_ptr<Agent> agent, std::uint32_t fingerprint)
-      : agent_(std::move(agent)), resets_(agent_->statistics().resets) {
+      : agent_(std::move(agent)) {
     operation_.tag = fingerprint;
   }
 
@@ -54,7 +54,7 @@ class SwitchExchange final : public Exchange {
          << ", \"duplicate_results\": " << counted.duplicate_results
          << ", \"gradient_bytes_sent\": " << counted.gradient_bytes_sent
          << ", \"gradient_bytes_received\": " << counted.gradient_bytes_received
-         << ", \"resets\": " << counted.resets
+         << ", \"partial_sums\": " << partial_ << ", \"resets\": " << counted.resets
          << ", \"smoothed_rtt_us\": " << counted.smoothed_rtt.count() / 1000
          << ", \"segment_bytes\": " << agent_->segment_bytes() << "}";
     return text.str();
@@ -73,23 +73,19 @@ class SwitchExchange final : public Exchange {
   }
 
  private:
-  /// A reset that came between two operations fails none of them, yet the others have begun a new
-  /// generation: what would be issued next belongs to the old one. The agent runs on this thread
-  /// alone, so that nothing can come between this look and the operation.
+  /// A reset that came between two operations is told by the next one, so that none of the old
+  /// generation is issued in the new.
   template <class Issue>
   Failure finish(Issue issue) {
-    if (agent_->statistics().resets != resets_) {
-      resets_ = agent_->statistics().resets;
-      return {FailureKind::reset, "the job was reset between two operations"};
-    }
-    const AgentError error = issue().wait();
-    if (error.code == AgentErrorCode::job_reset) resets_ = agent_->statistics().resets;
+    Handle handle = issue();
+    const AgentError error = handle.wait();
+    if (!error && handle.partial()) ++partial_;
     return failure_of(error);
   }
 
   std::unique_ptr<Agent> agent_;
-  std::uint64_t resets_;
   OperationOptions operation_;
+  std::uint64_t partial_ = 0;  ///< sums that were sent before all had contributed
 };
 
 }  // namespace

@@ -10,7 +10,6 @@ namespace iswitch::rl {
 
 void use_one_thread() {
   at::set_num_threads(1);
-  at::set_num_interop_threads(1);
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
 }
 

@@ -53,9 +53,12 @@ Failure compare_weights(Exchange& exchange, const Algorithm& algorithm, bool& eq
   std::vector<float> all = row_with(exchange, own);
   if (Failure failure = exchange.sum(all)) return failure;
   equal = true;
-  for (std::size_t rank = 0; rank < exchange.size(); ++rank)
-    equal = equal && std::equal(own.begin(), own.end(),
-                                all.begin() + static_cast<std::ptrdiff_t>(rank * own.size()));
+  for (std::size_t rank = 0; rank < exchange.size(); ++rank) {
+    const auto theirs = std::span(all).subspan(rank * own.size(), own.size());
+    const bool absent =
+        std::all_of(theirs.begin(), theirs.end(), [](float part) { return part == 0.0F; });
+    equal = equal && (absent || std::equal(own.begin(), own.end(), theirs.begin()));
+  }
   return {};
 }
 

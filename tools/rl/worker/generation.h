@@ -15,7 +15,8 @@ namespace iswitch::rl {
 
 Failure begin_generation(Exchange& exchange, Algorithm& algorithm);
 
-/// Compares the weights' digests of all workers; `equal` is the same on every worker.
+/// Compares the weights' digests of all workers; `equal` is the same on every worker. One that has
+/// left the job does not count.
 Failure compare_weights(Exchange& exchange, const Algorithm& algorithm, bool& equal);
 
 }  // namespace iswitch::rl
