@@ -345,6 +345,7 @@ int iswitch_agent_statistics(const iswitch_agent* agent, iswitch_statistics* sta
     filled.receive_calls = now.receive_calls;
     filled.smoothed_rtt_ns = static_cast<std::uint64_t>(now.smoothed_rtt.count());
     filled.retransmit_timeout_ns = static_cast<std::uint64_t>(now.retransmit_timeout.count());
+    filled.ecn_marks = now.ecn_marks;
     filled.window_bytes = now.window_bytes;
     std::memcpy(statistics, &filled, std::min(size, sizeof filled));
     return static_cast<int>(ISWITCH_OK);

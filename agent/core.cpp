@@ -247,6 +247,9 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
                  std::to_string(transport_->path_mtu());
   }
   error.text = "cannot join " + name_ + ": " + error.text + trouble_text();
+  if (error.code != AgentErrorCode::refused) {
+    error.text += " (waited " + std::to_string(timeout.count()) + " ms)";
+  }
   lock.unlock();
   close(0);
   return error;
@@ -605,6 +608,7 @@ AgentStatistics Core::statistics() {
   result.operations_done = engine.operations_done;
   result.operations_failed = engine.operations_failed;
   result.resets = engine.resets;
+  result.ecn_marks = engine.ecn_marks;
   result.send_calls = counts.send_calls;
   result.receive_calls = counts.receive_calls;
   result.window_bytes = engine.window_bytes;

@@ -160,6 +160,7 @@ typedef struct iswitch_statistics {
   uint64_t operations_done, operations_failed, resets;
   uint64_t send_calls, receive_calls; /* system calls */
   uint64_t smoothed_rtt_ns, retransmit_timeout_ns;
+  uint64_t ecn_marks; /* results that told of congestion */
   uint32_t window_bytes;
 } iswitch_statistics;
 

@@ -6,8 +6,9 @@
 //   if (auto failed = handle.wait()) ...
 //
 // Results are bit-identical on all ranks of one operation, not across runs (order of arrival).
-// Nothing here exits, aborts, blocks without a deadline or writes to stdout. An Agent and its handles
-// may be used from several threads; operations must be issued in the same order on every rank.
+// Nothing here exits, aborts, blocks without a deadline or writes to stdout. An Agent and its
+// handles may be used from several threads; operations must be issued in the same order on every
+// rank.
 #pragma once
 
 #include <chrono>
@@ -28,8 +29,19 @@ namespace iswitch {
 
 /// Same values as ISWITCH_ERROR_... in iswitch.h.
 enum class AgentErrorCode : std::uint8_t {
-  none = 0, not_joined = 1, refused = 2, timed_out = 3, job_reset = 4, switch_gone = 5, halted = 6,
-  mismatch = 7, gone = 8, bad_argument = 9, closed = 10, system = 11, root_missing = 12,
+  none = 0,
+  not_joined = 1,
+  refused = 2,
+  timed_out = 3,
+  job_reset = 4,
+  switch_gone = 5,
+  halted = 6,
+  mismatch = 7,
+  gone = 8,
+  bad_argument = 9,
+  closed = 10,
+  system = 11,
+  root_missing = 12,
 };
 
 /// A failure as a value. True when there is one.
@@ -59,22 +71,24 @@ class Expected {
 enum class Reduce : std::uint8_t { sum, mean };
 
 struct AgentOptions {
-  std::string switch_address;        ///< IPv4, or IPv4:port
+  std::string switch_address{};  ///< IPv4, or IPv4:port
   std::uint16_t job = 1;
-  std::optional<std::uint16_t> rank; ///< wanted member id; none: any
-  std::string local_address;         ///< IPv4 to bind; empty: what the route gives
-  std::uint16_t local_port = 0;      ///< 0: any. A fixed one lets a restarted worker take its place at once
-  std::string key_file;              ///< empty: no key. Must not be readable by group or others
+  std::optional<std::uint16_t> rank{};  ///< wanted member id; none: any
+  std::string local_address{};          ///< IPv4 to bind; empty: what the route gives
+  std::uint16_t local_port =
+      0;                   ///< 0: any. A fixed one lets a restarted worker take its place at once
+  std::string key_file{};  ///< empty: no key. Must not be readable by group or others
   std::chrono::milliseconds join_timeout{30'000};       ///< until the job runs
   std::chrono::milliseconds operation_timeout{30'000};  ///< default deadline of operations
-  std::uint32_t window_bytes = 0;    ///< most gradient bytes in flight; 0: what buffers and slots allow
+  std::uint32_t window_bytes =
+      0;  ///< most gradient bytes in flight; 0: what buffers and slots allow
   bool ecn = false;
   /// false: the caller drives the agent with progress(); true: the library has a thread of its own.
   bool background_thread = true;
 };
 
 struct OperationOptions {
-  std::optional<std::chrono::milliseconds> timeout;  ///< none: AgentOptions::operation_timeout
+  std::optional<std::chrono::milliseconds> timeout{};  ///< none: AgentOptions::operation_timeout
   std::uint32_t tag = 0;  ///< must be equal on all ranks; a mismatch fails the operation
 };
 
@@ -90,7 +104,8 @@ class ISWITCH_API Handle {
   std::optional<AgentError> wait_for(std::chrono::milliseconds time);
   /// Meaningful once done: some segment was completed before its threshold was met.
   bool partial() const;
-  /// Meaningful once done: fewest workers in any segment's sum (mean divides by each segment's own).
+  /// Meaningful once done: fewest workers in any segment's sum (mean divides by each segment's
+  /// own).
   std::uint32_t smallest_workers() const;
 
   struct State;  ///< the library's own
@@ -103,7 +118,9 @@ class ISWITCH_API Handle {
 struct AgentStatistics {
   std::uint64_t contributions_sent = 0, retransmissions = 0, results = 0, duplicate_results = 0;
   std::uint64_t gradient_bytes_sent = 0, gradient_bytes_received = 0;
-  std::uint64_t operations_done = 0, operations_failed = 0, resets = 0, send_calls = 0, receive_calls = 0;
+  std::uint64_t operations_done = 0, operations_failed = 0, resets = 0;
+  std::uint64_t ecn_marks = 0;                      ///< results that told of congestion
+  std::uint64_t send_calls = 0, receive_calls = 0;  ///< system calls
   std::uint32_t window_bytes = 0;
   std::chrono::nanoseconds smoothed_rtt{0}, retransmit_timeout{0};
 };
@@ -112,14 +129,15 @@ class ISWITCH_API Agent {
  public:
   /// Joins and waits until the job runs, or fails within join_timeout.
   static Expected<std::unique_ptr<Agent>> join(const AgentOptions& options);
-  /// Leaves (bounded by a short deadline) unless left already; outstanding operations end with `closed`.
+  /// Leaves (bounded by a short deadline) unless left already; outstanding operations end with
+  /// `closed`.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
   /// Elementwise over all members. input.size() == output.size(); the same span or disjoint ones.
-  Handle all_reduce(std::span<const float> input, std::span<float> output, Reduce reduce = Reduce::sum,
-                    const OperationOptions& options = {});
+  Handle all_reduce(std::span<const float> input, std::span<float> output,
+                    Reduce reduce = Reduce::sum, const OperationOptions& options = {});
   /// `data` of rank `root` ends up in everybody's `data`.
   Handle broadcast(std::span<float> data, std::uint16_t root, const OperationOptions& options = {});
   Handle barrier(const OperationOptions& options = {});
@@ -130,8 +148,8 @@ class ISWITCH_API Agent {
   /// Without a background thread: moves everything that can be moved, waiting at most `wait`.
   void progress(std::chrono::microseconds wait = std::chrono::microseconds{0});
 
-  std::uint16_t rank() const;         ///< this member's id
-  std::uint16_t size() const;         ///< members now
+  std::uint16_t rank() const;  ///< this member's id
+  std::uint16_t size() const;  ///< members now
   std::uint16_t size_expected() const;
   std::uint32_t segment_bytes() const;
   AgentStatistics statistics() const;

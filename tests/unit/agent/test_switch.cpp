@@ -16,11 +16,13 @@ namespace iswitch::test {
 
 namespace {
 
-constexpr wire::Ipv4 loopback{0x7F000001};
+// Not 127.0.0.1, which the agents get: a switch is never its own member.
+constexpr wire::Ipv4 switch_ip{0x7F000002};
 constexpr wire::Mac switch_mac{{2, 0, 0, 0, 0, 0xFE}};
 constexpr wire::Mac member_mac{{2, 0, 0, 0, 0, 0x01}};
 constexpr std::size_t payload_at = wire::encapsulation_bytes;
 constexpr std::size_t tos_at = wire::ethernet_bytes + 1;
+constexpr std::size_t ip_at = wire::ethernet_bytes + 16;                      // IPv4 destination
 constexpr std::size_t port_at = wire::ethernet_bytes + wire::ipv4_bytes + 2;  // UDP destination
 
 Time now_time() {
@@ -35,17 +37,17 @@ std::uint64_t unix_microseconds() {
                                         .count());
 }
 
-sockaddr_in loopback_address(std::uint16_t port) {
+sockaddr_in switch_address(std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(switch_ip.value);
   address.sin_port = htons(port);
   return address;
 }
 
 int bound_socket(std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const sockaddr_in address = loopback_address(port);
+  const sockaddr_in address = switch_address(port);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     close(fd);
     return -1;
@@ -162,7 +164,7 @@ void TestSwitch::start_life(Time now) {
   late_.clear();
   datapath::SwitchAddress address;
   address.mac = switch_mac;
-  address.rules.ip = loopback;
+  address.rules.ip = switch_ip;
   address.rules.udp_port = options_.port;
   address.rules.ports = options_.shards;
   for (std::uint16_t shard = 0; shard < options_.shards; ++shard) {
@@ -201,7 +203,9 @@ void TestSwitch::wake() const {
   static_cast<void>(!write(event_fd_, &one, sizeof one));
 }
 
-std::string TestSwitch::address() const { return "127.0.0.1:" + std::to_string(options_.port); }
+std::string TestSwitch::address() const {
+  return wire::to_string(switch_ip) + ":" + std::to_string(options_.port);
+}
 
 void TestSwitch::operate(
     const std::function<void(control::Control&, Time, control::Effects&)>& act) {
@@ -322,7 +326,7 @@ bool TestSwitch::receive(unsigned shard) {
   if (silent_) return true;
   wire::Route route;
   route.from = {member_mac, wire::Ipv4{ntohl(from.sin_addr.s_addr)}, ntohs(from.sin_port)};
-  route.to = {switch_mac, loopback, static_cast<std::uint16_t>(options_.port + shard)};
+  route.to = {switch_mac, switch_ip, static_cast<std::uint16_t>(options_.port + shard)};
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) route.tos = *CMSG_DATA(c);
   }
@@ -406,14 +410,19 @@ void TestSwitch::arrive(const std::vector<std::uint8_t>& frame) {
 void TestSwitch::depart(const std::vector<std::uint8_t>& frame) {
   std::uint16_t port = 0;
   std::memcpy(&port, frame.data() + port_at, sizeof port);
+  std::uint32_t ip = 0;
+  std::memcpy(&ip, frame.data() + ip_at, sizeof ip);
   wire::FrameRules member;
-  member.ip = loopback;
+  member.ip = wire::Ipv4{ntohl(ip)};
   member.udp_port = ntohs(port);
   wire::Packet packet;
   const wire::ParsedFrame parsed = wire::parse_frame(member, frame, {}, packet);
   if (parsed.origin != wire::Origin::ours || parsed.fault != wire::Fault::none) return;
 
-  sockaddr_in to = loopback_address(ntohs(port));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = ip;
+  to.sin_port = port;
   iovec piece{const_cast<std::uint8_t*>(frame.data() + payload_at), frame.size() - payload_at};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> ancillary{};
   msghdr message{};

@@ -1,5 +1,5 @@
 // A switch in the test's process: the real pipeline and the real control behind UDP sockets on
-// 127.0.0.1, so that the agent is tested without root and without DPDK. Only the wrapping is here:
+// 127.0.0.2, so that the agent is tested without root and without DPDK. Only the wrapping is here:
 // a datagram gets the Ethernet, IPv4 and UDP headers that it would have had, and loses them again.
 // Both directions lead through a seeded faulty path.
 #pragma once
@@ -58,10 +58,10 @@ class HeapPool {
 class TestSwitch {
  public:
   struct Options {
-    std::vector<control::JobConfig> jobs;
+    std::vector<control::JobConfig> jobs{};
     std::uint16_t shards = 1;
     std::uint16_t port = 0;  ///< 0: any
-    PathFaults to_switch, to_members;
+    PathFaults to_switch{}, to_members{};
     std::uint64_t seed = 1;
   };
 
@@ -71,7 +71,7 @@ class TestSwitch {
   TestSwitch(const TestSwitch&) = delete;
   TestSwitch& operator=(const TestSwitch&) = delete;
 
-  /// "127.0.0.1:port"
+  /// "127.0.0.2:port"
   std::string address() const;
   std::uint16_t port() const { return options_.port; }
 
