@@ -368,11 +368,11 @@ TEST_CASE("a burst of everything at once, and bursts of every size") {
   FrameBytes ordinary(60, 0);
   std::memcpy(ordinary.data() + 6, endpoint_of(9).mac.bytes.data(), 6);
   std::memset(ordinary.data(), 0xFF, 6);
-  Part second = right_part();
-  second.member = 1;
+  Part other = right_part();
+  other.member = 1;
   const std::vector<Rig::Sent> kinds{
       {make_frame(right_part()), 0}, {broken, 0},          {ordinary, 5}, {ping(), 0},
-      {make_frame(second), 1},       {FrameBytes(3, 0), 1}};
+      {make_frame(other), 1},        {FrameBytes(3, 0), 1}};
   rig.run(kinds);
   CHECK(rig.count(Counter::aggregate_added) == 2);
   CHECK(rig.count(Counter::parse_drop_udp_checksum) == 1);

@@ -201,7 +201,8 @@ datapath::JobSpec small_job() {
 
 std::vector<std::uint32_t> bits(const std::vector<float>& floats) {
   std::vector<std::uint32_t> values(floats.size());
-  std::memcpy(values.data(), floats.data(), floats.size() * sizeof(float));
+  for (std::size_t i = 0; i < floats.size(); ++i)
+    values[i] = std::bit_cast<std::uint32_t>(floats[i]);
   return values;
 }
 
