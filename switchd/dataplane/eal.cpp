@@ -27,8 +27,9 @@ std::string cpu_list(const std::vector<std::uint16_t>& cpus) {
 
 /// A private directory for this process, in the user's runtime directory where there is one.
 std::string make_runtime_directory() {
-  const char* user = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe)
-  for (const char* base : std::initializer_list<const char*>{user, "/run", "/tmp"}) {
+  const char* service = std::getenv("RUNTIME_DIRECTORY");  // NOLINT(concurrency-mt-unsafe)
+  const char* user = std::getenv("XDG_RUNTIME_DIR");       // NOLINT(concurrency-mt-unsafe)
+  for (const char* base : std::initializer_list<const char*>{service, user, "/run", "/tmp"}) {
     if (base == nullptr || *base != '/') continue;
     std::string path = text(base, "/iswitch-dpdk-XXXXXX");
     if (mkdtemp(path.data()) != nullptr) return path;
