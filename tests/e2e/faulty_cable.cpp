@@ -41,7 +41,7 @@ Time clock_now() {
 }
 
 /// One end: a packet socket. A frame that arrives at it in virtual time is sent.
-class End : public sim::EventHandler {
+class End final : public sim::EventHandler {
  public:
   ~End() {
     if (fd_ >= 0) close(fd_);

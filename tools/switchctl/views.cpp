@@ -21,8 +21,10 @@ std::string plain(const json& object, const char* key) {
   if (found->is_boolean()) return found->get<bool>() ? "yes" : "no";
   if (found->is_array()) {
     std::string out;
-    for (const json& item : *found)
-      out += (out.empty() ? "" : ",") + (item.is_string() ? item.get<std::string>() : item.dump());
+    for (const json& item : *found) {
+      if (!out.empty()) out += ',';
+      out += item.is_string() ? item.get<std::string>() : item.dump();
+    }
     return out.empty() ? "-" : out;
   }
   return found->dump();
