@@ -397,7 +397,7 @@ Parameters ppo_parameters(std::string_view environment) {
   Parameters parameters({{"environments", 8},
                          {"steps", 64},
                          {"epochs", 10},
-                         {"minibatches", 8},
+                         {"minibatches", 4},
                          {"learning_rate", 3e-4},
                          {"discount", 0.99},
                          {"lambda", 0.95},
