@@ -164,6 +164,9 @@ std::uint16_t Agent::size() const {
 std::uint16_t Agent::size_expected() const {
   return state_->core->inherited() ? 0 : state_->core->membership().members_expected;
 }
+std::uint16_t Agent::threshold() const {
+  return state_->core->inherited() ? 0 : state_->core->membership().threshold;
+}
 std::uint32_t Agent::segment_bytes() const {
   return state_->core->inherited() ? 0 : state_->core->membership().segment_bytes;
 }

@@ -591,7 +591,8 @@ AgentError Core::inherited_error() const {
 Membership Core::membership() {
   const Lock lock = enter();
   const wire::ReplyBody& job = engine_->job();
-  return {engine_->member(), job.members_now, job.members_expected, job.segment_bytes};
+  return {engine_->member(), job.members_now, job.members_expected, job.threshold,
+          job.segment_bytes};
 }
 
 AgentStatistics Core::statistics() {

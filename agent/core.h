@@ -56,6 +56,7 @@ struct Membership {
   wire::MemberId member = wire::no_member;
   std::uint16_t members_now = 0;
   std::uint16_t members_expected = 0;
+  std::uint16_t threshold = 0;
   std::uint32_t segment_bytes = 0;
 };
 

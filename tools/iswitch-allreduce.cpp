@@ -161,6 +161,18 @@ void print_figures(const iswitch::Agent& agent, std::size_t bytes, std::vector<d
   std::printf("%s\n", figures.dump().c_str());
 }
 
+/// Waits until the job has all its members: after a leave or an eviction a job runs with fewer, and
+/// a sum without somebody is not what --size asks for.
+bool wait_for_members(iswitch::Agent& agent, std::uint16_t size,
+                      std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (agent.size() < size) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    agent.progress(std::chrono::milliseconds{20});
+  }
+  return true;
+}
+
 int run(const Settings& settings) {
   if (settings.json && settings.output == "-") {
     return fail(usage, "--json writes to stdout, where the result would go: give --output FILE");
@@ -210,13 +222,34 @@ int run(const Settings& settings) {
   const auto reduce = settings.mean ? iswitch::Reduce::mean : iswitch::Reduce::sum;
   const auto begin = std::chrono::steady_clock::now();
   auto last = begin;
-  for (unsigned i = 0; i < settings.repeat; ++i) {
+  for (unsigned i = 0; i < settings.repeat;) {
+    if (settings.size && !wait_for_members(agent, *settings.size, timeout)) {
+      return fail(not_reduced, "only " + std::to_string(agent.size()) + " of " +
+                                   std::to_string(*settings.size) + " members were there within " +
+                                   std::to_string(timeout.count()) + " ms");
+    }
     auto handle =
         agent.all_reduce(input, output, reduce, {.timeout = std::nullopt, .tag = settings.tag});
     if (const iswitch::AgentError error = handle.wait()) {
+      // A late joiner resets a job that runs already. Before the first result nothing is lost by
+      // it: every rank begins again.
+      if (i == 0 && error.code == iswitch::AgentErrorCode::job_reset &&
+          std::chrono::steady_clock::now() < begin + timeout) {
+        continue;
+      }
       return fail(not_reduced, std::string(iswitch_error_name(static_cast<int>(error.code))) +
                                    ": " + error.text);
     }
+    if (settings.size && !handle.partial()) {
+      // With a lowered threshold fewer are by design; otherwise somebody left in the middle.
+      const auto least = std::min(*settings.size, agent.threshold());
+      if (handle.smallest_workers() < least || agent.size() < *settings.size) {
+        return fail(not_reduced, "the sum has only " + std::to_string(handle.smallest_workers()) +
+                                     " of " + std::to_string(*settings.size) +
+                                     " workers: a member left or was evicted meanwhile");
+      }
+    }
+    ++i;
     const auto now = std::chrono::steady_clock::now();
     seconds.push_back(seconds_between(last, now));
     last = now;

@@ -94,7 +94,6 @@ std::size_t Engine::transmit(std::span<Outgoing> out, Time now) {
   std::size_t count = 0;
   while (count < out.size() && s.requests.transmit(out[count])) ++count;
   while (count < out.size() && s.stream.transmit(out[count], now)) ++count;
-  if (count != 0) s.last_sent = now;
   return count;
 }
 
@@ -119,12 +118,13 @@ void Engine::tick(Time now) {
   s.keep_alive();
 }
 
+/// Also while contributions flow: only the reply to a Ping brings the number of members up to date.
 void Engine::State::keep_alive() {
   if (!membership.joined() || leaving) return;
-  const Time due = confirming ? ping_at : last_sent + options.ping_interval;
+  const Time due = confirming ? ping_at : last_ping + options.ping_interval;
   if (now < due) return;
   requests.ping(membership.member(), now);
-  last_sent = now;
+  last_ping = now;
   ping_at = now + options.join_retry;
 }
 
@@ -139,7 +139,7 @@ Time Engine::next_deadline() const {
   if (s.leaving) return std::min(next, s.leave_deadline);
   next = std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
   if (s.membership.joined())
-    next = std::min(next, s.confirming ? s.ping_at : s.last_sent + s.options.ping_interval);
+    next = std::min(next, s.confirming ? s.ping_at : s.last_ping + s.options.ping_interval);
   return next;
 }
 

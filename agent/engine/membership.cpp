@@ -142,8 +142,10 @@ void Membership::refused(const Reply& reply, Time now) {
   }
   last_refusal_ = status;
   if (reply.authentic && (status == wire::Status::bad_tag || status == wire::Status::bad_value ||
-                          status == wire::Status::unsupported))
+                          status == wire::Status::unsupported)) {
+    job_ = reply.body;  // what the job is like may say why
     return fail(text::refusal(options_, status));
+  }
   if (status == wire::Status::replayed_nonce) requests_.jump_nonces();
   // Joining again, the old place would be best, but somebody else may have it for good.
   if (status == wire::Status::job_full) wanted_ = options_.wanted_member;

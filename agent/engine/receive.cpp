@@ -7,6 +7,11 @@
 #include "wire/serial.h"
 
 namespace iswitch::agent {
+namespace {
+
+constexpr Time unasked = INT64_MIN;
+
+}  // namespace
 
 void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
   const wire::Header& header = message.header;
@@ -90,7 +95,7 @@ void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
     } else if (action == wire::Action::halt || action == wire::Action::resume) {
       wire::ReplyBody job = membership.job();
       job.state = action == wire::Action::halt ? wire::JobState::halted : wire::JobState::running;
-      on_job_state(job);
+      on_job_state(job, unasked);
     }
     answer = membership.job();
     answer.status = wire::Status::ok;
@@ -118,7 +123,7 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
     return;
   }
   if (reply.answers == Answers::ping) confirming = false;
-  on_job_state(reply.body);
+  on_job_state(reply.body, reply.answers == Answers::unasked ? unasked : reply.asked_at);
   if (reply.answers == Answers::help) on_help_reply(reply.body);
   if (reply.answers == Answers::unasked) on_refused_segment(reply.body);
 }
@@ -140,7 +145,10 @@ void Engine::State::on_main_reply(const Reply& reply) {
       requests.forget_peer();
       confirming = false;
     }
-    if (membership.on_join_reply(reply, now)) begin_epoch_if_possible();
+    if (membership.on_join_reply(reply, now)) {
+      base_known_at = now;
+      begin_epoch_if_possible();
+    }
     if (membership.state() == EngineState::failed) {
       operations.fail_all(membership.error());
       stream.stop();
@@ -151,7 +159,7 @@ void Engine::State::on_main_reply(const Reply& reply) {
   if (reply.body.status == wire::Status::not_a_member) return lose_membership();
   if (reply.body.status == wire::Status::replayed_nonce) requests.jump_nonces();
   if (reply.action == wire::Action::reset && broken) reset_at = now + options.ping_interval / 2;
-  on_job_state(reply.body);
+  on_job_state(reply.body, reply.asked_at);
 }
 
 void Engine::State::on_help_reply(const wire::ReplyBody& body) {
@@ -163,7 +171,10 @@ void Engine::State::on_help_reply(const wire::ReplyBody& body) {
   if ((body.missing >> membership.member() & 1) != 0) stream.resend(inquiry.position);
 }
 
-void Engine::State::on_job_state(const wire::ReplyBody& body) {
+void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
+  // While a job forms, the switch may restart and a repeated Join make this a member of its next life
+  // unnoticed. So only the answer to a Join tells that the job runs, and in which round it began.
+  if (membership.state() == EngineState::forming && !stream.active()) return;
   // Refusals may carry zeros: nothing is learned from those.
   const bool described = body.status == wire::Status::ok || body.status == wire::Status::gone ||
                          body.status == wire::Status::halted ||
@@ -171,7 +182,11 @@ void Engine::State::on_job_state(const wire::ReplyBody& body) {
                          body.status == wire::Status::mismatch;
   if (!described || !unfit_job(body, options).empty()) return;
   const std::uint32_t known = membership.job().base_round;
-  if (wire::serial_newer(known, body.base_round)) return;  // overtaken by a Reset
+  if (wire::serial_newer(known, body.base_round)) {
+    // Overtaken by a Reset; or, when asked since that was learned, the word of a switch that restarted.
+    if (asked_at > base_known_at) lose_membership();
+    return;
+  }
   wire::ReplyBody job = body;
   job.base_round = known;
   const bool same_shape = job.slots == membership.job().slots &&
@@ -196,6 +211,8 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
   const std::uint32_t before = membership.job().base_round;
   if (!wire::serial_newer(base_round, before)) return;
   membership.set_base_round(base_round);
+  base_known_at = now;
+  last_ping = now - options.ping_interval;  // a Reset does not say who is a member now: ask
   if (stream.active()) {
     end_epoch(
         {ErrorCode::job_reset, wire::Status::ok,

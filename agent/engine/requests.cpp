@@ -14,7 +14,7 @@ SentRequest Requests::next(wire::Action action, Time now) {
   last_nonce_ = std::max(clock, last_nonce_ + 1);
   const std::uint32_t id = next_id_;
   next_id_ = next_id_ == UINT32_MAX ? 1 : next_id_ + 1;  // 0 is that of unasked-for replies
-  return {action, id, last_nonce_};
+  return {action, id, last_nonce_, now};
 }
 
 void Requests::jump_nonces() {
@@ -111,15 +111,18 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
   // of it.
   if (main_ && fits(main_->sent) && (reply.authentic || reply.action == wire::Action::join)) {
     reply.answers = Answers::main;
+    reply.asked_at = main_->sent.at;
     if (reply.authentic) main_.reset();
     return reply;
   }
   if (!reply.authentic) return reply;
   if (ping_ && fits(*ping_)) {
     reply.answers = Answers::ping;
+    reply.asked_at = ping_->at;
     ping_.reset();
   } else if (help_ && fits(*help_)) {
     reply.answers = Answers::help;
+    reply.asked_at = help_->at;
     help_.reset();
   } else if (message.header.round == 0 && reply.action == wire::Action::ping &&
              message.header.set > peer_unasked_nonce_) {
@@ -130,7 +133,7 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
 }
 
 Requests::Freshness Requests::freshness(const wire::Header& request) {
-  const SentRequest sent{static_cast<wire::Action>(request.flags), request.round, request.set};
+  const SentRequest sent{static_cast<wire::Action>(request.flags), request.round, request.set, 0};
   if (peer_request_ && sent.nonce <= peer_request_->nonce) {
     const bool same = sent.nonce == peer_request_->nonce && sent.id == peer_request_->id &&
                       sent.action == peer_request_->action;

@@ -36,6 +36,7 @@ struct Reply {
   wire::Action action = wire::Action::ping;
   wire::ReplyBody body;
   bool authentic = false;  ///< the tag is right under this member's key
+  Time asked_at = 0;       ///< when what it answers was first sent; meaningless for unasked
 };
 
 /// What identifies a request and, from it, its reply.
@@ -43,6 +44,7 @@ struct SentRequest {
   wire::Action action = wire::Action::ping;
   std::uint32_t id = 0;
   std::uint64_t nonce = 0;
+  Time at = 0;  ///< first sent
 };
 /// A request that is repeated until answered.
 struct RepeatedRequest {

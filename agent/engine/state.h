@@ -25,7 +25,7 @@ struct Engine::State {
         membership(options, requests),
         operations(statistics),
         stream(options, operations, statistics),
-        last_sent(options.start_time),
+        last_ping(options.start_time),
         now(options.start_time) {}
 
   // receive.cpp: what a datagram means
@@ -34,7 +34,8 @@ struct Engine::State {
   void on_reply(const wire::Message& message, Bytes datagram);
   void on_main_reply(const Reply& reply);
   void on_help_reply(const wire::ReplyBody& body);
-  void on_job_state(const wire::ReplyBody& body);
+  /// `asked_at`: when the request that it answers was sent; long ago for what nobody asked for.
+  void on_job_state(const wire::ReplyBody& body, Time asked_at);
   void on_base_round(std::uint32_t base_round);
   /// Status 7 or 11: the operation that covers the segment fails.
   void on_refused_segment(const wire::ReplyBody& body);
@@ -73,6 +74,7 @@ struct Engine::State {
   std::optional<Error> report;  ///< an epoch ended while nothing was outstanding
   bool leaving = false;
   Time leave_deadline = never;
+  Time base_known_at = 0;   ///< when the present base round was learned
   bool confirming = false;  ///< somebody says that this is no member: a Ping will tell
   Time ping_at = 0;         ///< confirming: when to Ping (again)
 
@@ -87,7 +89,7 @@ struct Engine::State {
     Time interval = 0;
   } inquiry;
 
-  Time last_sent;
+  Time last_ping;
   Time now;  ///< of the latest call
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "switchd/admin/pcap.h"
 #include "switchd/admin/pcapng.h"
 #include "switchd/dataplane/machine.h"
 
@@ -39,15 +40,23 @@ void Captures::start(AdminServer::ClientId client, const CaptureOptions& options
   stream.options = options;
   stream.statistics_at = monotonic_now() + second;
   std::string head;
-  pcapng::section_header(head, "iswitch switchd");
-  for (std::size_t i = 0; i < dataplane_.ports().size(); ++i) {
-    pcapng::interface(head, dataplane_.ports()[i]->config().name,
-                      options.snap == 0 ? whole_frame : options.snap);
-    stream.ring_dropped_before[i] = ring_dropped(static_cast<datapath::PortId>(i));
-  }
+  write_head(stream, head);
   streams_.emplace(client, stream);
   server_.make_stream(client, [this, client] { on_closed(client); });
   if (server_.stream(client, head)) update_wishes();
+}
+
+void Captures::write_head(Stream& stream, std::string& head) const {
+  const std::uint32_t snap = stream.options.snap == 0 ? whole_frame : stream.options.snap;
+  if (stream.options.pcapng) {
+    pcapng::section_header(head, "iswitch switchd");
+  } else {
+    pcap::file_header(head, snap);
+  }
+  for (std::size_t i = 0; i < dataplane_.ports().size(); ++i) {
+    if (stream.options.pcapng) pcapng::interface(head, dataplane_.ports()[i]->config().name, snap);
+    stream.ring_dropped_before[i] = ring_dropped(static_cast<datapath::PortId>(i));
+  }
 }
 
 void Captures::on_closed(AdminServer::ClientId client) {
@@ -124,7 +133,11 @@ void Captures::deliver(const CapturedFrame& frame, std::uint64_t unix_time) {
       ++dropped_;
       continue;
     }
-    pcapng::packet(stream.pending, packet);
+    if (options.pcapng) {
+      pcapng::packet(stream.pending, packet);
+    } else {
+      pcap::packet(stream.pending, unix_time, packet.original_bytes, packet.bytes);
+    }
   }
 }
 
@@ -158,6 +171,7 @@ void Captures::send_pending() {
 
 void Captures::write_statistics(Stream& stream, Time now) {
   stream.statistics_at = now + second;
+  if (!stream.options.pcapng) return;
   for (std::size_t i = 0; i < dataplane_.ports().size(); ++i) {
     const auto port = static_cast<datapath::PortId>(i);
     if (!wants(stream.options, port)) continue;

@@ -1,4 +1,5 @@
-// Captures: frames recorded by the lcores, written as pcapng to the admin connections that asked.
+// Captures: frames recorded by the lcores, written as pcapng or pcap to the admin connections that
+// asked.
 // The control thread's.
 #pragma once
 
@@ -20,6 +21,7 @@ struct CaptureOptions {
   std::uint32_t snap = 0;  ///< 0: whole frames
   bool received = true;
   bool transmitted = true;
+  bool pcapng = true;  ///< false: classic pcap, without ports, directions and drops
 };
 
 class Captures {
@@ -64,6 +66,7 @@ class Captures {
   void deliver(const CapturedFrame& frame, std::uint64_t unix_time);
   void write_statistics(Stream& stream, Time now);
   void send_pending();
+  void write_head(Stream& stream, std::string& head) const;
 
   AdminServer& server_;
   Dataplane& dataplane_;

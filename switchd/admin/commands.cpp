@@ -528,9 +528,15 @@ struct Commands::State {
         request.wrong("direction", direction, "must be \"rx\", \"tx\" or \"both\"");
       }
     }
+    if (const json* format = request.find("format")) {
+      options.pcapng = *format == "pcapng";
+      if (!options.pcapng && *format != "pcap") {
+        request.wrong("format", format, "must be \"pcapng\" or \"pcap\"");
+      }
+    }
     if (const std::string error = request.error(); !error.empty()) return reply.error(error);
     if (parts.captures.full()) return reply.error("four captures run already; end one");
-    reply.ok({{"format", "pcapng"}});
+    reply.ok({{"format", options.pcapng ? "pcapng" : "pcap"}});
     parts.captures.start(client, options);
   }
 

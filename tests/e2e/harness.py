@@ -192,7 +192,7 @@ class Switch:
 
     def check_log(self):
         for line in self.log().splitlines():
-            if re.search(r"\[(warning|error|critical)\]|Sanitizer|runtime error", line):
+            if re.search(r"^\S+ (warning|error|critical) |Sanitizer|runtime error", line):
                 if not any(re.search(pattern, line) for pattern in self.expected_warnings):
                     self.print_log()
                     raise Failed(f"unexpected in switchd's log: {line}")

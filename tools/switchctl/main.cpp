@@ -121,7 +121,14 @@ struct CaptureOptions {
 
 /// Streams frames into a file until interrupted, for so many seconds, or until switchd ends.
 int capture(const Options& options, const CaptureOptions& wanted) {
-  json request = {{"command", "capture"}, {"snap", wanted.snap}, {"direction", wanted.direction}};
+  const std::string pcapng = ".pcapng";
+  const bool named_pcapng =
+      wanted.file.size() > pcapng.size() &&
+      wanted.file.compare(wanted.file.size() - pcapng.size(), pcapng.size(), pcapng) == 0;
+  json request = {{"command", "capture"},
+                  {"snap", wanted.snap},
+                  {"direction", wanted.direction},
+                  {"format", named_pcapng ? "pcapng" : "pcap"}};
   if (!wanted.ports.empty()) request["ports"] = wanted.ports;
   std::FILE* out = wanted.file == "-" ? stdout : std::fopen(wanted.file.c_str(), "wb");
   if (out == nullptr) return fail("cannot write " + wanted.file);
@@ -146,6 +153,11 @@ int capture(const Options& options, const CaptureOptions& wanted) {
       }
       if (!connection.read_stream(chunk, 100, error)) break;
       if (std::fwrite(chunk.data(), 1, chunk.size(), out) != chunk.size()) {
+        error = "cannot write " + wanted.file + " (disk full?)";
+        break;
+      }
+      // What was recorded is in the file when somebody looks, not when a buffer happens to be full.
+      if (std::fflush(out) != 0) {
         error = "cannot write " + wanted.file + " (disk full?)";
         break;
       }
@@ -282,7 +294,9 @@ int main(int argc, char** argv) {
 
   CaptureOptions wanted;
   auto* capturing = app.add_subcommand("capture", "record what crosses the ports, both directions");
-  capturing->add_option("--pcap", wanted.file, "file to write (pcapng); - writes to stdout")
+  capturing
+      ->add_option("--pcap", wanted.file,
+                   "file to write, - for stdout; pcap, or pcapng if it is called so")
       ->required();
   capturing->add_option("--port", wanted.ports, "only this port; may be repeated");
   capturing->add_option("--snap", wanted.snap, "bytes kept of a frame; 0 keeps all");

@@ -151,6 +151,7 @@ class ISWITCH_API Agent {
   std::uint16_t rank() const;  ///< this member's id
   std::uint16_t size() const;  ///< members now
   std::uint16_t size_expected() const;
+  std::uint16_t threshold() const;  ///< contributions that complete a sum, as the switch last said
   std::uint32_t segment_bytes() const;
   AgentStatistics statistics() const;
 
