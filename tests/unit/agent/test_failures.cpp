@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <cstdlib>
 
 #include "tests/unit/agent/ranks.h"
 
@@ -440,4 +440,44 @@ TEST_CASE("vectors and handles that are no good") {
       agent.all_reduce(data, data, Reduce::sum, {.timeout = 0ms, .tag = 0}).wait();
   CHECK((late.code == AgentErrorCode::timed_out || late.code == AgentErrorCode::none));
   CHECK(sum_again(agent, 0, 1) == "");
+}
+
+// In a network namespace of its own, with an MTU of 1280 on loopback; see in_namespace.sh.
+
+TEST_CASE("an MTU that is too small for the job's segments is told with both numbers",
+          "[.namespace]") {
+  TestSwitch on({.jobs = {job_of(1)}});
+  AgentOptions options = options_for(on, 0);
+  options.join_timeout = 1s;
+  auto joined = Agent::join(options);
+  REQUIRE_FALSE(joined);
+  INFO(joined.error().text);
+  CHECK(joined.error().code == AgentErrorCode::refused);
+  CHECK_THAT(joined.error().text, Contains("1440") && Contains("1490") && Contains("1280"));
+}
+
+TEST_CASE("an MTU that shrinks under a running job is told with both numbers", "[.namespace]") {
+  control::JobConfig job = job_of(1);
+  job.segment_bytes = 1'216;
+  TestSwitch on({.jobs = {job}});
+  std::string problem;
+  Agents agents = join_all(on, 1, problem);
+  INFO(problem);
+  REQUIRE(problem.empty());
+  CHECK(sum_once(*agents[0], 0, 1) == "");
+  REQUIRE(std::system("ip link set lo mtu 1000") == 0);
+  const std::string wrong = sum_once(*agents[0], 0, 1);
+  REQUIRE(std::system("ip link set lo mtu 1280") == 0);
+  CHECK_THAT(wrong, Contains("1000") && Contains("1266"));
+}
+
+TEST_CASE("no route is told with what to do", "[.namespace]") {
+  AgentOptions options;
+  options.switch_address = "198.51.100.1";
+  options.join_timeout = 1s;
+  auto joined = Agent::join(options);
+  REQUIRE_FALSE(joined);
+  INFO(joined.error().text);
+  CHECK(joined.error().code == AgentErrorCode::system);
+  CHECK_THAT(joined.error().text, Contains("198.51.100.1:17170") && Contains("no route"));
 }
