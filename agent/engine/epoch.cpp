@@ -84,6 +84,16 @@ void Engine::State::ask_for_reset() {
   reset_at = never;
 }
 
+Error Engine::State::reset_error(std::uint32_t before, std::uint32_t after) const {
+  return {ErrorCode::job_reset, wire::Status::ok,
+          inquiry.answered ? inquiry.missing : wire::MemberMask{0},
+          "job " + std::to_string(options.job) + " was reset (base round " +
+              std::to_string(before) + " to " + std::to_string(after) +
+              "): a member joined or gave up an operation, or an operator asked; all members start "
+              "again together" +
+              missing_so_far()};
+}
+
 std::string Engine::State::missing_so_far() const {
   const Segment* oldest = stream.oldest();
   if (!inquiry.answered || inquiry.missing == 0 || oldest == nullptr ||

@@ -18,6 +18,8 @@ class Membership {
 
   /// The answer to a Join. True when this is a member now (again); see state().
   bool on_join_reply(const Reply& reply, Time now);
+  /// Asks by Join whether the job runs.
+  void poll(Time now) { send_join(now + options_.join_retry, now); }
   /// What any other authentic reply or request says of the job. The caller compares base rounds
   /// first.
   void adopt(const wire::ReplyBody& body);

@@ -145,9 +145,12 @@ void Engine::State::on_main_reply(const Reply& reply) {
       requests.forget_peer();
       confirming = false;
     }
+    const std::uint32_t before = membership.job().base_round;
     if (membership.on_join_reply(reply, now)) {
       base_known_at = now;
-      begin_epoch_if_possible();
+      if (stream.active() && membership.job().base_round != before)
+        end_epoch(reset_error(before, membership.job().base_round));
+      follow_job_state();
     }
     if (membership.state() == EngineState::failed) {
       operations.fail_all(membership.error());
@@ -172,8 +175,9 @@ void Engine::State::on_help_reply(const wire::ReplyBody& body) {
 }
 
 void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
-  // While a job forms, the switch may restart and a repeated Join make this a member of its next life
-  // unnoticed. So only the answer to a Join tells that the job runs, and in which round it began.
+  // While a job forms, the switch may restart and a repeated Join make this a member of its next
+  // life unnoticed. So only the answer to a Join tells that the job runs, and in which round it
+  // began.
   if (membership.state() == EngineState::forming && !stream.active()) return;
   // Refusals may carry zeros: nothing is learned from those.
   const bool described = body.status == wire::Status::ok || body.status == wire::Status::gone ||
@@ -183,7 +187,8 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
   if (!described || !unfit_job(body, options).empty()) return;
   const std::uint32_t known = membership.job().base_round;
   if (wire::serial_newer(known, body.base_round)) {
-    // Overtaken by a Reset; or, when asked since that was learned, the word of a switch that restarted.
+    // Overtaken by a Reset; or, when asked since that was learned, the word of a switch that
+    // restarted.
     if (asked_at > base_known_at) lose_membership();
     return;
   }
@@ -197,14 +202,18 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
   const EngineState before = membership.state();
   membership.adopt(job);
   if (body.base_round != known) on_base_round(body.base_round);
-  const EngineState after = membership.state();
-  if (stream.active() && before != after) {
-    if (after == EngineState::running)
-      stream.resume(now);
-    else
-      stream.pause();
-  }
-  begin_epoch_if_possible();
+  // Forming again is asked about as forming at first.
+  if (membership.state() == EngineState::forming && before != EngineState::forming)
+    membership.poll(now);
+  follow_job_state();
+}
+
+void Engine::State::follow_job_state() {
+  if (!stream.active()) return begin_epoch_if_possible();
+  if (membership.state() != EngineState::running)
+    stream.pause();
+  else if (stream.paused())
+    stream.resume(now);
 }
 
 void Engine::State::on_base_round(std::uint32_t base_round) {
@@ -214,14 +223,7 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
   base_known_at = now;
   last_ping = now - options.ping_interval;  // a Reset does not say who is a member now: ask
   if (stream.active()) {
-    end_epoch(
-        {ErrorCode::job_reset, wire::Status::ok,
-         inquiry.answered ? inquiry.missing : wire::MemberMask{0},
-         "job " + std::to_string(options.job) + " was reset (base round " + std::to_string(before) +
-             " to " + std::to_string(base_round) +
-             "): a member joined or gave up an operation, or an operator asked; all members start "
-             "again together" +
-             missing_so_far()});
+    end_epoch(reset_error(before, base_round));
     ++statistics.resets;
   } else if (broken) {
     ++statistics.resets;

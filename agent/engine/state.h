@@ -36,6 +36,7 @@ struct Engine::State {
   void on_help_reply(const wire::ReplyBody& body);
   /// `asked_at`: when the request that it answers was sent; long ago for what nobody asked for.
   void on_job_state(const wire::ReplyBody& body, Time asked_at);
+  void follow_job_state();
   void on_base_round(std::uint32_t base_round);
   /// Status 7 or 11: the operation that covers the segment fails.
   void on_refused_segment(const wire::ReplyBody& body);
@@ -51,6 +52,7 @@ struct Engine::State {
   void switch_leaves();
   void ask_for_reset();
   std::string missing_so_far() const;
+  Error reset_error(std::uint32_t before, std::uint32_t after) const;
 
   // lateness.cpp: who is missing, and operations that do not end in time
   Time inquiry_due() const;

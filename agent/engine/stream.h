@@ -23,6 +23,7 @@ class Stream {
   /// Begun, and nothing of it given to the stream yet.
   bool untouched() const { return active_ && end_ == 0; }
   bool active() const { return active_; }
+  bool paused() const { return paused_; }
   /// An operation was added.
   void more(Time now);
 

@@ -374,6 +374,73 @@ TEST_CASE("a member that lost its place to another takes any place, unless it wa
   CHECK(hand.engine.member() == place.member);
 }
 
+TEST_CASE("a switch that restarts while the job forms, with an older base round",
+          "[engine][failure]") {
+  // The repeated Join makes this a member of the new life; a Halt of it comes before the answer.
+  Hand hand;
+  hand.engine.join(0, 10 * second);
+  wire::ReplyBody body = hand.job;
+  body.state = wire::JobState::forming;
+  body.base_round = 0xFFFF'FFF0;
+  hand.reply(hand.sent()[0], body);
+  hand.barrier();
+  const auto joins = requests(hand.run_for(25 * millisecond), wire::Action::join);
+  REQUIRE(joins.size() == 1);
+  hand.request(wire::Action::halt);
+  CHECK(contributions(hand.sent()).empty());
+  hand.request(wire::Action::resume);
+  CHECK(contributions(hand.sent()).empty());
+  hand.reply(joins[0], hand.job);  // running, base round 100
+  const auto sent = contributions(hand.sent());
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].header.round == 100);
+}
+
+TEST_CASE("an older base round in an answer: overtaken, or another life", "[engine][failure]") {
+  Hand hand;
+  hand.join();
+  hand.barrier();
+  hand.sent();
+  const auto before = requests(hand.run_for(1100 * millisecond), wire::Action::ping);
+  REQUIRE(!before.empty());
+  hand.request_reset(120);
+  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  hand.reply(before.back(), wire::Status::ok);  // says 100: asked before the Reset came
+  CHECK(hand.engine.state() == EngineState::running);
+  hand.now += millisecond;
+  const auto after = requests(hand.run_for(1100 * millisecond), wire::Action::ping);
+  REQUIRE(!after.empty());
+  hand.reply(after.back(), wire::Status::ok);  // says 100 although asked since
+  CHECK(hand.engine.state() == EngineState::joining);
+}
+
+TEST_CASE("a job that forms again is asked about, and goes on", "[engine][failure]") {
+  const std::uint32_t base_round = GENERATE(100U, 110U);
+  Hand hand;
+  hand.join();
+  hand.barrier();
+  const auto barrier = hand.sent();
+  wire::ReplyBody body = hand.job;
+  body.state = wire::JobState::forming;
+  hand.unasked(body);
+  CHECK(hand.engine.state() == EngineState::forming);
+  const auto sent = hand.run_for(50 * millisecond);
+  CHECK(contributions(sent).empty());
+  const auto joins = requests(sent, wire::Action::join);
+  REQUIRE(!joins.empty());
+  body.state = wire::JobState::running;
+  body.base_round = base_round;
+  hand.reply(joins.back(), body);
+  CHECK(hand.engine.state() == EngineState::running);
+  if (base_round == 100) {
+    CHECK(contributions(hand.run_for(50 * millisecond)).size() >= 1);
+    hand.answer(barrier[0]);
+    CHECK_FALSE(hand.completion().error);
+  } else {
+    CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  }
+}
+
 TEST_CASE("a hint of a lost membership that is not true", "[engine][failure]") {
   Hand hand;
   hand.join();
