@@ -1,6 +1,7 @@
 // The Internet checksum (RFC 1071), in pieces, so that a shared payload is summed only once.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -23,14 +24,11 @@ struct ChecksumVariant {
 /// Those that this processor can run, plainest first (for tests and benchmarks).
 std::span<const ChecksumVariant> checksum_variants();
 
-/// Folds to 16 bits, in memory order, not complemented.
+/// Folds to 16 bits, in memory order, not complemented. Adding a number to itself with its halves
+/// exchanged leaves the halves' sum, end-around carry included, in the upper half.
 inline constexpr std::uint16_t fold(PartialSum sum) {
-  sum = (sum & 0xFFFF'FFFF) + (sum >> 32);
-  sum = (sum & 0xFFFF'FFFF) + (sum >> 32);
-  sum = (sum & 0xFFFF) + (sum >> 16);
-  sum = (sum & 0xFFFF) + (sum >> 16);
-  sum = (sum & 0xFFFF) + (sum >> 16);
-  return static_cast<std::uint16_t>(sum);
+  const auto words = static_cast<std::uint32_t>((sum + std::rotl(sum, 32)) >> 32);
+  return static_cast<std::uint16_t>((words + std::rotl(words, 16)) >> 16);
 }
 
 /// The field's value in memory order (store with memcpy, not as big-endian).

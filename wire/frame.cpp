@@ -74,10 +74,11 @@ Fault header_fault(const std::uint8_t* ip) {
   return Fault::none;
 }
 
-/// `ip` has been found addressed to us. Where the ports cannot be read, it is taken as ours.
-bool may_be_our_port(const FrameRules& rules, Bytes ip) {
+/// `ip` has been found addressed to us, `fault` its header_fault. Where the ports cannot be read,
+/// it is taken as ours.
+bool may_be_our_port(const FrameRules& rules, Bytes ip, Fault fault) {
   constexpr std::size_t end = ipv4_bytes + destination_port_at + 2;
-  if (header_fault(ip.data()) != Fault::none || ip.size() < end) return true;
+  if (fault != Fault::none || ip.size() < end) return true;
   return is_our_port(rules, load_be16(ip.data() + end - 2));
 }
 
@@ -91,7 +92,8 @@ ParsedFrame parse_other(const FrameRules& rules, Bytes frame) {
   }
   if (at == ether_type_at || load_be16(frame.data() + at) != ether_type_ipv4) return {};
   const Bytes ip = frame.subspan(at + 2);
-  if (ip.size() < ipv4_bytes || !addressed_to_us(rules, ip.data()) || !may_be_our_port(rules, ip))
+  if (ip.size() < ipv4_bytes || !addressed_to_us(rules, ip.data()) ||
+      !may_be_our_port(rules, ip, header_fault(ip.data())))
     return {};
   return {Origin::ours, Fault::vlan};
 }
@@ -128,11 +130,12 @@ ParsedFrame parse_frame(const FrameRules& rules, Bytes frame, Offload offload, P
   const std::uint8_t* p = frame.data();
   if (load_be16(p + ether_type_at) != ether_type_ipv4) return parse_other(rules, frame);
   const std::uint8_t* ip = p + ethernet_bytes;
-  if (!addressed_to_us(rules, ip) || !may_be_our_port(rules, frame.subspan(ethernet_bytes)))
-    return {};
+  if (!addressed_to_us(rules, ip)) return {};
+  const Fault ip_fault = header_fault(ip);
+  if (!may_be_our_port(rules, frame.subspan(ethernet_bytes), ip_fault)) return {};
 
   const auto ours = [](Fault fault) { return ParsedFrame{Origin::ours, fault}; };
-  if (const Fault fault = header_fault(ip); fault != Fault::none) return ours(fault);
+  if (ip_fault != Fault::none) return ours(ip_fault);
   Bytes datagram;
   if (const Fault fault = check_encapsulation(frame, offload, datagram); fault != Fault::none)
     return ours(fault);

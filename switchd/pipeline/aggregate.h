@@ -76,17 +76,19 @@ class Aggregator {
   Row contribute(JobType& job, const Contribution& c, Time now) {
     SlotType& slot = job.slots.slot(c.slot);
     // Serial distance: 2^31 counts as older.
-    const std::int32_t newer = wire::serial_distance(c.round, slot.last_round);
+    const wire::Header& header = c.header();
+    const std::int32_t newer = wire::serial_distance(header.round, slot.last_round);
     if (newer <= 0) return contribute_old(job, c, 0u - static_cast<std::uint32_t>(newer));
     // An open sum's round is always last_round + 1. (A slot that waits for its parent comes first
     // here: late or again.)
     if (newer > 1) return refuse_ahead(job, c, newer);
+    const std::size_t bytes = c.payload().size();
     if (slot.state == SlotType::State::open) {
-      if ((slot.members >> c.member & 1) != 0) return Row::duplicate;
-      const bool other_length = c.bytes != 0 && slot.bytes != 0 && c.bytes != slot.bytes;
-      if (c.tag != slot.tag || other_length) return Row::mismatch;
+      if ((slot.members >> header.member & 1) != 0) return Row::duplicate;
+      const bool other_length = bytes != 0 && slot.bytes != 0 && bytes != slot.bytes;
+      if (header.operation_tag() != slot.tag || other_length) return Row::mismatch;
     }
-    if (c.bytes != 0 && !slot.sum && !take_buffer(slot)) return Row::no_buffer;
+    if (bytes != 0 && slot.bytes == 0 && !take_buffer(slot)) return Row::no_buffer;
     if (slot.state == SlotType::State::idle) open(job, slot, c, now);
     add(job, slot, c);
     return Row::added;
@@ -95,7 +97,7 @@ class Aggregator {
   /// Members already in the sum that a mismatching contribution was for.
   MemberMask members_of_round(JobType& job, const Contribution& c) const {
     const SlotType& slot = job.slots.slot(c.slot);
-    const std::uint32_t age = slot.last_round - c.round;
+    const std::uint32_t age = slot.last_round - c.header().round;
     if (age < job.slots.history()) return job.slots.kept(c.slot, age).members;
     return slot.members;
   }
@@ -107,15 +109,14 @@ class Aggregator {
     SlotType& slot = job.slots.slot(index);
     slot.flags |= wire::flag::partial;
     counters_.add(Counter::aggregate_forced);
-    job.admission.stats->add(JobCounter::forced);
+    job.stats->add(JobCounter::forced);
     complete(job, index, finished_checksum(slot));
   }
 
   /// Completes an open sum if that needs nobody any more (a member has gone).
   void complete_if_met(JobType& job, std::uint32_t index) {
     SlotType& slot = job.slots.slot(index);
-    if (slot.state != SlotType::State::open ||
-        !is_met(job.admission, slot, slot.members, slot.contributions))
+    if (slot.state != SlotType::State::open || !is_met(job, slot, slot.members, slot.contributions))
       return;
     complete(job, index, finished_checksum(slot));
   }
@@ -135,7 +136,7 @@ class Aggregator {
   /// Sends a kept result to one member.
   void replay(JobType& job, std::uint32_t index, std::uint32_t round, wire::MemberId member) {
     const std::uint32_t age = job.slots.slot(index).last_round - round;
-    job.admission.stats->add(JobCounter::replays);
+    job.stats->add(JobCounter::replays);
     send(job, index, round, job.slots.kept(index, age),
          {.mask = MemberMask{1} << member, .copies = 1, .again = true});
   }
@@ -163,13 +164,14 @@ class Aggregator {
     if (age >= job.slots.history()) return Row::stale;
     const Kept<Handle>& kept = job.slots.kept(c.slot, age);
     if (!kept.valid) return Row::stale;
-    if (kept.tag != c.tag) return Row::mismatch;
-    replay(job, c.slot, c.round, c.member);
+    if (kept.tag != c.header().operation_tag()) return Row::mismatch;
+    replay(job, c.slot, c.header().round, c.header().member);
     return Row::kept;
   }
 
   Row refuse_ahead(JobType& job, const Contribution& c, std::int32_t newer) {
-    if (newer <= believable) job.highest_round = wire::serial_latest(job.highest_round, c.round);
+    if (newer <= believable)
+      job.highest_round = wire::serial_latest(job.highest_round, c.header().round);
     return Row::ahead;
   }
 
@@ -184,30 +186,33 @@ class Aggregator {
   void open(JobType& job, SlotType& slot, const Contribution& c, Time now) {
     slot.state = SlotType::State::open;
     slot.opened_at = now;
-    slot.tag = c.tag;
-    slot.threshold = job.admission.threshold;
-    job.highest_round = wire::serial_latest(job.highest_round, c.round);
+    slot.tag = c.header().operation_tag();
+    slot.threshold = job.threshold;
+    job.highest_round = wire::serial_latest(job.highest_round, c.header().round);
     counters_.add(Counter::aggregate_opened);
   }
 
   void add(JobType& job, SlotType& slot, const Contribution& c) {
-    const MemberMask members = slot.members | MemberMask{1} << c.member;
+    const wire::Header& header = c.header();
+    const Bytes payload = c.payload();
+    const MemberMask members = slot.members | MemberMask{1} << header.member;
     const auto contributions = static_cast<std::uint16_t>(slot.contributions + 1);
-    const bool completes = is_met(job.admission, slot, members, contributions);
+    const bool completes = is_met(job, slot, members, contributions);
     slot.members = members;
     slot.contributions = contributions;
-    slot.workers += c.workers;
+    slot.workers += header.workers();
     slot.flags |= c.carried;
-    job.admission.stats->add(JobCounter::added_bytes, c.bytes);
+    job.stats->add(JobCounter::added);
+    job.stats->add(JobCounter::added_bytes, payload.size());
 
-    const std::size_t count = c.bytes / sizeof(float);
-    if (completes && slot.bytes != 0 && c.bytes != 0) {
-      complete(job, c.slot, kernels_.add_and_finish(slot.floats, c.payload, count));
+    const std::size_t count = payload.size() / sizeof(float);
+    if (completes && slot.bytes != 0 && count != 0) {
+      complete(job, c.slot, kernels_.add_and_finish(slot.floats, payload.data(), count));
       return;
     }
-    if (c.bytes != 0) {
-      (slot.bytes == 0 ? kernels_.open : kernels_.add)(slot.floats, c.payload, count);
-      slot.bytes = static_cast<std::uint16_t>(c.bytes);
+    if (count != 0) {
+      (slot.bytes == 0 ? kernels_.open : kernels_.add)(slot.floats, payload.data(), count);
+      slot.bytes = static_cast<std::uint16_t>(payload.size());
     }
     if (completes) complete(job, c.slot, finished_checksum(slot));
   }
@@ -227,7 +232,6 @@ class Aggregator {
   /// The open sum becomes the last result, without a copy, and goes to every member.
   void complete(JobType& job, std::uint32_t index, wire::PartialSum checksum) {
     SlotType& slot = job.slots.slot(index);
-    const Admission& admission = job.admission;
     Kept<Handle>& kept = job.slots.advance(index);
     if (kept.payload) buffers_.release(kept.payload);
     kept.payload = slot.sum;
@@ -235,9 +239,9 @@ class Aggregator {
     kept.tag = slot.tag;
     kept.workers = static_cast<std::uint16_t>(std::min<std::uint32_t>(slot.workers, 0xFFFF));
     kept.bytes = slot.bytes;
-    kept.checksum = admission.spec.udp_checksum ? wire::fold(checksum) : std::uint16_t{0};
+    kept.checksum = job.spec.udp_checksum ? wire::fold(checksum) : std::uint16_t{0};
     kept.flags =
-        static_cast<std::uint8_t>(slot.flags | static_cast<std::uint8_t>(admission.spec.data_type));
+        static_cast<std::uint8_t>(slot.flags | static_cast<std::uint8_t>(job.spec.data_type));
     kept.valid = true;
 
     slot.state = SlotType::State::idle;
@@ -250,10 +254,10 @@ class Aggregator {
     slot.flags = 0;
 
     counters_.add(Counter::aggregate_completed);
-    admission.stats->add(JobCounter::results);
-    if (admission.members == 0) return;
+    job.stats->add(JobCounter::results);
+    if (job.members == 0) return;
     send(job, index, slot.last_round, kept,
-         {.mask = admission.members, .copies = admission.member_count, .again = false});
+         {.mask = job.members, .copies = job.member_count, .again = false});
   }
 
   struct Recipients {
@@ -268,7 +272,7 @@ class Aggregator {
     Outgoing<Handle>& out = outbox_.list[outbox_.count++];
     out.copies = to.copies;
     out.again = to.again;
-    out.delivery = {.fields = {.job = job.admission.spec.id,
+    out.delivery = {.fields = {.job = job.spec.id,
                                .flags = kept.flags,
                                .workers = kept.workers,
                                .round = round,
@@ -278,9 +282,9 @@ class Aggregator {
                                .payload_sum = kept.checksum},
                     .payload = kept.payload,
                     .to = to.mask,
-                    .destinations = job.admission.destinations.data()};
-    job.admission.stats->add(JobCounter::copies, to.copies);
-    job.admission.stats->add(JobCounter::copied_bytes, std::uint64_t{to.copies} * kept.bytes);
+                    .destinations = job.destinations.data()};
+    job.stats->add(JobCounter::copies, to.copies);
+    job.stats->add(JobCounter::copied_bytes, std::uint64_t{to.copies} * kept.bytes);
   }
 
   Buffers& buffers_;

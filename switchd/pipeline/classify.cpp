@@ -80,7 +80,6 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
       notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);
       continue;
     }
-    job->stats->add(JobCounter::contributions);
     job->stats->heard(header.member, now);
     if (!job->running || job->halted) {
       counters.add(job->running ? Counter::classify_drop_halted : Counter::classify_drop_forming);
@@ -95,18 +94,11 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
       job->stats->add(JobCounter::invalid);
       continue;
     }
-    classified.list[classified.count++] = {
-        .job = job,
-        .payload = packet.message.payload.data(),
-        .bytes = static_cast<std::uint32_t>(packet.message.payload.size()),
-        .slot = where.slot,
-        .segment = header.segment,
-        .round = header.round,
-        .tag = header.operation_tag(),
-        .workers = header.workers(),
-        .member = header.member,
-        .carried = carried_flags(row, packet),
-        .frame = i};
+    classified.list[classified.count++] = {.job = job,
+                                           .packet = &packet,
+                                           .slot = where.slot,
+                                           .carried = carried_flags(row, packet),
+                                           .frame = i};
   }
 }
 

@@ -36,16 +36,13 @@ struct ShardPlace {
 /// A contribution that its job takes, from one of its members.
 struct Contribution {
   Admission* job = nullptr;
-  const std::uint8_t* payload = nullptr;
-  std::uint32_t bytes = 0;
-  std::uint32_t slot = 0;  ///< within the shard
-  std::uint32_t segment = 0;
-  std::uint32_t round = 0;
-  std::uint32_t tag = 0;
-  std::uint32_t workers = 0;
-  wire::MemberId member = 0;
+  const wire::Packet* packet = nullptr;
+  std::uint32_t slot = 0;    ///< within the shard
   std::uint8_t carried = 0;  ///< flags it hands on to its result: ECN-ECHO, PARTIAL
   std::uint8_t frame = 0;    ///< place in the burst
+
+  const wire::Header& header() const { return packet->message.header; }
+  Bytes payload() const { return packet->message.payload; }
 };
 
 struct Classified {

@@ -44,18 +44,22 @@ struct Delivery {
 
 // A Sink has, called by the pipeline within run(), execute() and housekeep():
 //
-//   // frame burst[index] goes out of these ports as it is
 //   void forward(unsigned index, PortMask ports)
-//   // a short frame made here (ARP, ICMP echo); copied
+//     frame burst[index] goes out of these ports as it is
+//
 //   void transmit(PortId port, Bytes frame)
-//   // false: no room, counted as a drop
+//     a short frame made here (ARP, ICMP echo); copied
+//
 //   bool control(const datapath::ControlFrame& frame)
+//     false: no room, counted as a drop
+//
 //   void notice(const datapath::Notice& notice)
+//
 //   void result(const Delivery<Handle>& delivery)
 //
 // and may have
 //
-//   // burst[index] is malformed or from somebody who had no right to send it; counted under
-//   `reason` void refused(unsigned index, Counter reason)
+//   void refused(unsigned index, Counter reason)
+//     burst[index] is malformed or from somebody who had no right to send it; counted so
 
 }  // namespace iswitch::pipeline

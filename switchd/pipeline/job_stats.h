@@ -54,6 +54,7 @@ class JobStats {
     values_[static_cast<std::size_t>(counter)].add(n);
   }
   std::uint64_t get(JobCounter counter) const {
+    if (counter == JobCounter::contributions) return contributions();
     return values_[static_cast<std::size_t>(counter)].get();
   }
   /// A contribution of this member was last seen then; 0 before its row was made.
@@ -66,6 +67,14 @@ class JobStats {
 
  private:
   friend class JobStatsList;
+  /// Not counted apart: each ends in one of these.
+  std::uint64_t contributions() const {
+    std::uint64_t sum = 0;
+    for (auto c = static_cast<std::size_t>(JobCounter::refused);
+         c <= static_cast<std::size_t>(JobCounter::no_buffer); ++c)
+      sum += values_[c].get();
+    return sum;
+  }
   alignas(64) std::array<Tally, job_counter_count> values_{};
   alignas(64) std::array<std::atomic<Time>, wire::max_members> last_heard_{};
 };

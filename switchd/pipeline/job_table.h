@@ -31,11 +31,7 @@ class JobTable {
 
   const JobIndex& index() const { return index_; }
   /// By job id; null where there is none.
-  Job<Handle>* find(wire::JobId id) const {
-    const Admission* admission = index_[id];
-    return admission == nullptr ? nullptr : jobs_[admission->place].get();
-  }
-  Job<Handle>& of(const Admission& admission) const { return *jobs_[admission.place]; }
+  Job<Handle>* find(wire::JobId id) const { return static_cast<Job<Handle>*>(index_[id]); }
 
   /// False when the id is taken, the spec not supported or memory short; nothing has changed then.
   bool install(const datapath::JobSpec& spec, const ShardPlace& place) {
@@ -43,9 +39,9 @@ class JobTable {
     try {
       auto job = std::make_unique<Job<Handle>>(spec, place.share_of(spec.slots));
       jobs_.reserve(jobs_.size() + 1);
-      job->admission.stats = &stats_.open(spec.id);
-      job->admission.place = static_cast<std::uint32_t>(jobs_.size());
-      index_[spec.id] = &job->admission;
+      job->stats = &stats_.open(spec.id);
+      job->place = static_cast<std::uint32_t>(jobs_.size());
+      index_[spec.id] = job.get();
       jobs_.push_back(std::move(job));
       return true;
     } catch (const std::bad_alloc&) {
@@ -55,11 +51,11 @@ class JobTable {
 
   /// The job's slots have been cleared.
   void remove(Job<Handle>& job) {
-    stats_.close(*job.admission.stats);
-    index_[job.admission.spec.id] = nullptr;
-    const std::uint32_t place = job.admission.place;
+    stats_.close(*job.stats);
+    index_[job.spec.id] = nullptr;
+    const std::uint32_t place = job.place;
     std::swap(jobs_[place], jobs_.back());
-    jobs_[place]->admission.place = place;
+    jobs_[place]->place = place;
     jobs_.pop_back();
   }
 

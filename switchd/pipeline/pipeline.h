@@ -32,13 +32,6 @@ struct PipelineConfig {
   Time mac_age = 300 * second;  ///< a learned address not seen for so long is forgotten
 };
 
-/// Frames of one port: received, and forwarded out of it by the layer-2 switch.
-struct PortTally {
-  Tally received;
-  Tally received_bytes;
-  Tally forwarded;
-};
-
 template <BufferPool Buffers>
 class Pipeline {
  public:
@@ -68,10 +61,12 @@ class Pipeline {
 
   const Counters& counters() const { return counters_; }
   const JobStatsList& job_stats() const { return jobs_.stats(); }
-  const PortTally& port(PortId port) const { return ports_[port]; }
+  /// Frames that the layer-2 switch has sent out of a port.
+  std::uint64_t forwarded(PortId port) const { return forwarded_[port].get(); }
 
  private:
   using JobType = Job<Handle>;
+  static JobType& job_of(const Contribution& c) { return static_cast<JobType&>(*c.job); }
 
   template <class Sink>
   void pass_control(std::span<const Frame> burst, Time now, Sink& sink);
@@ -81,7 +76,6 @@ class Pipeline {
   void switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink);
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
-  void count_ports(std::span<const Frame> burst);
   template <class Sink>
   static void tell_refused(const RefusedList& refused, Sink& sink);
 
@@ -128,7 +122,7 @@ class Pipeline {
   PortMask up_;
   Buffers& buffers_;
   Counters counters_;
-  std::array<PortTally, datapath::max_ports> ports_{};
+  std::array<Tally, datapath::max_ports> forwarded_{};
   JobTable<Handle> jobs_;
   Notices notices_;
   Aggregator<Buffers> aggregator_;
@@ -170,10 +164,9 @@ void Pipeline<Buffers>::set_ports(PortMask up) {
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) {
-  count_ports(burst);
   parse(config_.address.rules, burst, parsed_, counters_);
   classify(place_, jobs_.index(), burst, parsed_, now, classified_, notices_, counters_);
-  for (const Contribution& c : classified_.contributions()) jobs_.of(*c.job).slots.prefetch(c.slot);
+  for (const Contribution& c : classified_.contributions()) job_of(c).slots.prefetch(c.slot);
   pass_control(burst, now, sink);
   pass_ordinary(burst, now, sink);
   aggregate(burst, now);
@@ -182,14 +175,6 @@ void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) 
   tell_refused(classified_.refused, sink);
   for (const datapath::Notice& notice : notices_.pending()) sink.notice(notice);
   notices_.clear();
-}
-
-template <BufferPool Buffers>
-void Pipeline<Buffers>::count_ports(std::span<const Frame> burst) {
-  for (const Frame& frame : burst) {
-    ports_[frame.port].received.add(1);
-    ports_[frame.port].received_bytes.add(frame.size);
-  }
 }
 
 template <BufferPool Buffers>
@@ -202,15 +187,20 @@ void Pipeline<Buffers>::tell_refused(const RefusedList& refused, Sink& sink) {
 
 template <BufferPool Buffers>
 void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
-  const std::span<const Contribution> contributions = classified_.contributions();
-  for (const Contribution& c : contributions) {
-    JobType& job = jobs_.of(*c.job);
+  std::uint64_t added = 0;  // most contributions are; counted once a burst
+  for (const Contribution& c : classified_.contributions()) {
+    JobType& job = job_of(c);
     const Row row = aggregator_.contribute(job, c, now);
+    if (row == Row::added) {
+      ++added;
+      continue;
+    }
     counters_.add(account_of(row).counter);
-    c.job->stats->add(account_of(row).job_counter);
+    job.stats->add(account_of(row).job_counter);
     if (row == Row::mismatch) classified_.refused.push(c.frame, account_of(row).counter);
     if (row == Row::mismatch || row == Row::stale) refused(row, job, c, burst[c.frame].port, now);
   }
+  counters_.add(Counter::aggregate_added, added);
 }
 
 /// Somebody should be told: a mismatch to all concerned, and a result that is gone.
@@ -219,10 +209,10 @@ void Pipeline<Buffers>::refused(Row row, JobType& job, const Contribution& c, Po
                                 Time now) {
   const auto kind =
       row == Row::mismatch ? datapath::Notice::Kind::mismatch : datapath::Notice::Kind::gone;
-  datapath::Notice notice = make_notice(kind, parsed_.packets[c.frame], ingress);
+  datapath::Notice notice = make_notice(kind, *c.packet, ingress);
   if (row == Row::mismatch)
-    notice.others = aggregator_.members_of_round(job, c) & ~(MemberMask{1} << c.member);
-  notices_.tell(*c.job, notice, now);
+    notice.others = aggregator_.members_of_round(job, c) & ~(MemberMask{1} << c.header().member);
+  notices_.tell(job, notice, now);
 }
 
 template <BufferPool Buffers>
@@ -265,7 +255,7 @@ void Pipeline<Buffers>::switch_frame(const Frame& frame, unsigned index, Time no
   counters_.add(terminal);
   if (ports == 0) return;
   for (PortMask left = ports; left != 0; left &= left - 1)
-    ports_[static_cast<std::size_t>(std::countr_zero(left))].forwarded.add(1);
+    forwarded_[static_cast<std::size_t>(std::countr_zero(left))].add(1);
   sink.forward(index, ports);
 }
 
@@ -303,7 +293,7 @@ template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::Stop&, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
-  job.admission.running = false;
+  job.running = false;
   aggregator_.clear(job, 0);
   answer.highest_round = job.highest_round;
 }
@@ -314,7 +304,7 @@ void Pipeline<Buffers>::carry_out(const datapath::Start& order, JobType& job, Ti
                                   datapath::Answer&) {
   aggregator_.clear(job, order.base_round);
   job.highest_round = order.base_round - 1;
-  job.admission.running = true;
+  job.running = true;
 }
 
 template <BufferPool Buffers>
@@ -322,10 +312,10 @@ template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::SetHalted& order, JobType& job, Time now, Sink&,
                                   datapath::Answer&) {
   // The time of a halt does not count towards force_after: nobody could contribute.
-  if (job.admission.halted && !order.halted && job.admission.spec.force_after > 0) {
+  if (job.halted && !order.halted && job.spec.force_after > 0) {
     for (std::uint32_t i = 0; i < job.slots.size(); ++i) job.slots.slot(i).opened_at = now;
   }
-  job.admission.halted = order.halted;
+  job.halted = order.halted;
 }
 
 template <BufferPool Buffers>
@@ -335,8 +325,8 @@ void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job
   const datapath::MemberSpec& member = order.member;
   answer.ok = member.id < wire::max_members && member.ingress < datapath::max_ports;
   if (!answer.ok) return;
-  job.admission.put(member, config_.address);
-  job.admission.stats->heard(member.id, now);
+  job.put(member, config_.address);
+  job.stats->heard(member.id, now);
 }
 
 template <BufferPool Buffers>
@@ -345,7 +335,7 @@ void Pipeline<Buffers>::carry_out(const datapath::DropMember& order, JobType& jo
                                   datapath::Answer& answer) {
   answer.ok = order.member < wire::max_members;
   if (!answer.ok) return;
-  job.admission.drop(order.member);
+  job.drop(order.member);
   for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
     aggregator_.complete_if_met(job, i);
     deliver(aggregator_.outbox(), buffers_, counters_, sink);
@@ -356,7 +346,7 @@ template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::SetThreshold& order, JobType& job, Time, Sink&,
                                   datapath::Answer&) {
-  job.admission.threshold = order.threshold;
+  job.threshold = order.threshold;
 }
 
 template <BufferPool Buffers>
@@ -365,10 +355,10 @@ void Pipeline<Buffers>::look_up(JobType& job, std::uint32_t segment, std::uint32
   const ShardPlace::Where where = place_.where(segment);
   if (where.owner != place_.shard) return;
   slot = where.slot;
-  answer.slot = segment < job.admission.spec.slots ? aggregator_.state_of(job, slot, round)
-                                                   : datapath::SlotState::none;
+  answer.slot =
+      segment < job.spec.slots ? aggregator_.state_of(job, slot, round) : datapath::SlotState::none;
   if (answer.slot == datapath::SlotState::open)
-    answer.missing = job.admission.members & ~job.slots.slot(slot).members;
+    answer.missing = job.members & ~job.slots.slot(slot).members;
 }
 
 template <BufferPool Buffers>
@@ -386,8 +376,7 @@ void Pipeline<Buffers>::carry_out(const datapath::Replay& order, JobType& job, T
                                   datapath::Answer& answer) {
   std::uint32_t slot = 0;
   look_up(job, order.segment, order.round, slot, answer);
-  const bool is_member =
-      order.member < wire::max_members && (job.admission.members >> order.member & 1) != 0;
+  const bool is_member = order.member < wire::max_members && (job.members >> order.member & 1) != 0;
   if (answer.slot == datapath::SlotState::kept && is_member)
     aggregator_.replay(job, slot, order.round, order.member);
 }
@@ -403,7 +392,7 @@ void Pipeline<Buffers>::carry_out(const datapath::ListSlots& order, JobType& job
                            .round = slot.last_round + 1,
                            .opened_at = slot.opened_at,
                            .members = slot.members,
-                           .missing = job.admission.members & ~slot.members,
+                           .missing = job.members & ~slot.members,
                            .workers = slot.workers,
                            .bytes = slot.bytes});
   }
@@ -418,15 +407,13 @@ void Pipeline<Buffers>::housekeep(Time now, Sink& sink) {
   if (jobs_.size() == 0) return;
   housekept_ = (housekept_ + 1) % jobs_.size();
   JobType& job = jobs_.at(housekept_);
-  const Admission& admission = job.admission;
-  if (admission.spec.force_after <= 0 || !admission.running || admission.halted) return;
+  if (job.spec.force_after <= 0 || !job.running || job.halted) return;
   const std::uint32_t steps = std::min(slots_a_call, job.slots.size());
   for (std::uint32_t i = 0; i < steps; ++i) {
     if (job.scanned >= job.slots.size()) job.scanned = 0;
     const std::uint32_t index = job.scanned++;
     const Slot<Handle>& slot = job.slots.slot(index);
-    if (slot.state == Slot<Handle>::State::open &&
-        now - slot.opened_at >= admission.spec.force_after)
+    if (slot.state == Slot<Handle>::State::open && now - slot.opened_at >= job.spec.force_after)
       aggregator_.force(job, index);
   }
   deliver(aggregator_.outbox(), buffers_, counters_, sink);

@@ -117,6 +117,8 @@ void Rig::send(const std::vector<Part>& parts) {
 }
 
 datapath::Answer Rig::execute(const datapath::Order& order) {
+  if (std::holds_alternative<datapath::Remove>(order.what))
+    removed_ += job_count(JobCounter::contributions, order.job);
   datapath::Answer answer = pipeline_->execute(order, now, sink);
   CHECK(answer.number == order.number);
   CHECK(answer.shard == config_.shard);
@@ -180,14 +182,17 @@ std::string check_partition(const pipeline::Counters& counters) {
 
 std::string Rig::counters_add_up() const {
   std::string trouble = check_partition(pipeline_->counters());
-  pipeline_->job_stats().for_each([&](JobId id, const pipeline::JobStats& stats) {
-    std::uint64_t ended = 0;
-    for (auto c = static_cast<std::size_t>(JobCounter::refused);
-         c <= static_cast<std::size_t>(JobCounter::no_buffer); ++c)
-      ended += stats.get(static_cast<JobCounter>(c));
-    if (ended != stats.get(JobCounter::contributions))
-      trouble += " job " + std::to_string(id) + ": contributions do not add up";
+  // What the shard counts of contributions from members, the jobs count too.
+  std::uint64_t in_jobs = removed_;
+  pipeline_->job_stats().for_each([&](JobId, const pipeline::JobStats& stats) {
+    in_jobs += stats.get(JobCounter::contributions);
   });
+  std::uint64_t in_shard = 0;
+  for (auto c = static_cast<std::size_t>(Counter::classify_drop_wrong_port);
+       c <= static_cast<std::size_t>(Counter::aggregate_drop_no_buffer); ++c)
+    in_shard += count(static_cast<Counter>(c));
+  if (in_jobs != in_shard)
+    trouble += std::to_string(in_shard) + " from members, " + std::to_string(in_jobs) + " in jobs";
   return trouble;
 }
 

@@ -149,6 +149,7 @@ class Rig {
  private:
   RigConfig config_;
   std::uint64_t orders_ = 0;
+  std::uint64_t removed_ = 0;  // contributions to jobs that are gone
   std::optional<pipeline::Pipeline<BlockPool>> pipeline_;
 };
 
