@@ -144,6 +144,8 @@ std::string Daemon::State::start() {
       return "an lcore's eventfd cannot be waited on; raise the limit of open files";
     }
   }
+  error = dataplane->open_to_traffic();
+  if (!error.empty()) return error;
   log(LogLevel::info, "switch ", config.name, " runs: ", wire::to_string(config.address.rules.ip),
       ", UDP port ", config.address.rules.udp_port, ", ", config.ports.size(), " ports, ",
       config.jobs.size(), " jobs, ", dataplane->huge_pages() ? "with" : "without",

@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint32_t most_frames = 512;
 constexpr std::uint32_t least_frames = 16;
 // What the kernel puts before a frame in a PACKET_MMAP ring (struct tpacket2_hdr, sockaddr_ll,
-// alignment, Ethernet header): 80 bytes up to the network header.
-constexpr std::uint32_t ring_overhead = 80;
+// alignment, Ethernet header): 80 bytes up to the network header; and a VLAN tag.
+constexpr std::uint32_t ring_overhead = 84;
 
 bool is_hex(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {

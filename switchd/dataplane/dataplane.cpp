@@ -165,9 +165,21 @@ std::string Dataplane::launch(const Config& config, const CpuPlan& cpus) {
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     lcores_.back()->prepare_port(static_cast<datapath::PortId>(i), ports_[i]->traits());
   }
-  set_ports();
   if (!lcores_.back()->launch()) return "DPDK refuses to start the packet loop on its lcore";
   return {};
+}
+
+std::string Dataplane::open_to_traffic() {
+  constexpr Time deadline = 10 * second;
+  const Time start = monotonic_now();
+  control::Effects nothing;
+  while (!is_drained()) {
+    if (monotonic_now() - start > deadline)
+      return "the packet loop does not install the jobs in time";
+    submit(nothing);
+    usleep(200);
+  }
+  return set_ports() ? std::string() : "the packet loop does not take its ports in time";
 }
 
 datapath::PortMask Dataplane::open_mask() const {

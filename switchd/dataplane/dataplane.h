@@ -28,6 +28,10 @@ class Dataplane {
   Dataplane(const Dataplane&) = delete;
   Dataplane& operator=(const Dataplane&) = delete;
 
+  /// Ports are polled from now on; before that the orders submitted so far are executed, so that
+  /// the first frame finds its job. Empty, or one line.
+  std::string open_to_traffic();
+
   /// Hands orders to every lcore and frames to send to the first one, in order; what has no room
   /// waits.
   void submit(control::Effects& effects);

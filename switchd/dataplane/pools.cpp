@@ -14,6 +14,15 @@ namespace {
 
 constexpr unsigned cache_size = 256;
 
+std::string leak(const char* what, const rte_mempool* pool) {
+  if (pool == nullptr) return {};
+  const PoolLevel now = level(pool);
+  if (now.free == now.size) return {};
+  return text(' ', what, ' ', now.size - now.free, " of ", now.size, ';');
+}
+
+}  // namespace
+
 Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, bool dma) {
   // Without the flag, memory in 4 KiB pages (--no-huge) gets one buffer a page, every one at the
   // same offset: they then share cache sets and a touch costs ten times as much.
@@ -32,15 +41,6 @@ Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, b
   rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
   return pool;
 }
-
-std::string leak(const char* what, const rte_mempool* pool) {
-  if (pool == nullptr) return {};
-  const PoolLevel now = level(pool);
-  if (now.free == now.size) return {};
-  return text(' ', what, ' ', now.size - now.free, " of ", now.size, ';');
-}
-
-}  // namespace
 
 PoolLevel level(const rte_mempool* pool) {
   if (pool == nullptr) return {};

@@ -15,6 +15,10 @@ struct PoolDeleter {
 };
 using Pool = std::unique_ptr<rte_mempool, PoolDeleter>;
 
+/// Null where memory does not suffice. `bytes` is a buffer's data room, headroom included; `dma`:
+/// some port reads buffers by physical address.
+Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, bool dma);
+
 struct PoolLevel {
   unsigned size = 0;
   unsigned free = 0;
@@ -25,8 +29,7 @@ struct Pools {
   Pool headers;
   Pool payloads;
 
-  /// Null pools and a line in `error` when memory does not suffice. `dma`: some port reads buffers
-  /// by physical address.
+  /// Null pools and a line in `error` when memory does not suffice.
   static Pools create(const MemoryPlan& plan, bool dma, std::string& error);
   /// Empty when every buffer is back in its pool; else one line with the numbers.
   std::string leaks() const;

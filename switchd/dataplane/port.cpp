@@ -13,7 +13,8 @@
 namespace iswitch::switchd {
 namespace {
 
-constexpr std::uint32_t ethernet_header = RTE_ETHER_HDR_LEN;
+// Ordinary traffic may carry a VLAN tag.
+constexpr std::uint32_t ethernet_header = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
 
 std::string what(const PortConfig& config) { return text("port ", config.name, ": "); }
 

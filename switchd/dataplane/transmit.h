@@ -18,7 +18,7 @@ struct PortTraits {
       true;  ///< false: frames come out at a peer as they are, so nobody else may hold them
   bool chained = false;             ///< results go as header and reference
   bool verifies_checksums = false;  ///< receive offload: IPv4 and UDP
-  std::uint32_t longest_frame = 1514;
+  std::uint32_t longest_frame = 1518;
 };
 
 class TransmitQueue {

@@ -135,6 +135,62 @@ def temporary():
         shutil.rmtree(folder)
 
 
+# ---- frames, written from protocol.md
+
+
+def internet_checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def frame(message, *, tos=0xAC, dport=17170, ihl=5, flags=0x4000, ip_checksum=None, udp_checksum=None, udp_length=None, vlan=False,
+          cut=0, sport=40001):
+    source, destination = bytes([10, 77, 0, 1]), bytes([10, 77, 0, 254])
+    length = 8 + len(message) if udp_length is None else udp_length
+    pseudo = source + destination + struct.pack(">BBH", 0, 17, length)
+    header = struct.pack(">HHHH", sport, dport, length, 0)
+    right = internet_checksum(pseudo + header + message) or 0xFFFF
+    udp = struct.pack(">HHHH", sport, dport, length, right if udp_checksum is None else udp_checksum) + message
+    options = b"\1" * (ihl * 4 - 20)
+    ip = struct.pack(">BBHHHBBH", 0x40 | ihl, tos, 20 + len(options) + len(udp), 0, flags, 64, 17, 0) + source + destination + options
+    value = internet_checksum(ip) if ip_checksum is None else ip_checksum
+    ip = ip[:10] + struct.pack(">H", value) + ip[12:]
+    ethernet = bytes.fromhex("0200000000fe020000000001") + (bytes.fromhex("81000005") if vlan else b"") + b"\x08\x00"
+    whole = ethernet + ip + udp
+    return whole[:len(whole) - cut]
+
+
+def data_message(*, version=1, kind=0, flags=0, job=1, member=0, round_=1, segment=0, payload=b"\0\0\x80\x3f" * 8):
+    return struct.pack(">BBHHIIQ", version << 4 | kind, flags, job, member, round_, segment, 7 << 32 | 1) + payload
+
+
+def join_message(*, job=1, tag=bytes(16), nonce=1000):
+    body = struct.pack(">BBBBHHII", 0, 0, 0, 0, 0xFFFF, 0, 1440, 77)
+    return struct.pack(">BBHHIIQ", 0x12, 1, job, 0xFFFF, 5, 0, nonce) + body + tag
+
+
+def write_pcap(path, frames):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for one in frames:
+            file.write(struct.pack("<IIII", 0, 0, len(one), len(one)) + one)
+
+
+def read_pcap(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    frames = []
+    at = 24
+    while at + 16 <= len(data):
+        size = struct.unpack_from("<I", data, at + 8)[0]
+        frames.append(data[at + 16:at + 16 + size])
+        at += 16 + size
+    return frames
+
+
 # ---- tests
 
 
@@ -408,6 +464,84 @@ def capture_streams_pcapng():
             check(terminal > 0, "frames are counted")
 
 
+def refused_frames_are_counted_and_told():
+    refused = {
+        "parse_drop_udp_checksum": frame(data_message(), udp_checksum=0x1234),
+        "parse_drop_ip_checksum": frame(data_message(), ip_checksum=0x1234),
+        "parse_drop_vlan": frame(data_message(), vlan=True),
+        "parse_drop_fragment": frame(data_message(), flags=0x2000),
+        "parse_drop_ip_options": frame(data_message(), ihl=6),
+        "parse_drop_truncated": frame(data_message(), cut=4),
+        "parse_drop_udp_length": frame(data_message(), udp_length=20),
+        "parse_drop_short_header": frame(b"\x10\0\0"),
+        "parse_drop_version": frame(data_message(version=2)),
+        "parse_drop_type": frame(data_message(kind=9)),
+        "parse_drop_reserved_bits": frame(data_message(flags=0x40)),
+        "parse_drop_payload_alignment": frame(data_message(payload=b"\0" * 7)),
+        "classify_drop_unknown_job": frame(data_message(job=9)),
+        "classify_drop_not_a_member": frame(data_message()),
+        "classify_drop_result": frame(data_message(kind=1)),
+        "parse_drop_action": frame(struct.pack(">BBHHIIQ", 0x12, 99, 1, 0, 5, 0, 2000) + bytes(16), tos=0xBC),
+        "rx_drop_unusable": bytes(12) + b"\x08\x00" + bytes(3000),
+    }
+    with temporary() as folder:
+        received, sent = os.path.join(folder, "in.pcap"), os.path.join(folder, "out.pcap")
+        joins = [frame(join_message(), tos=0xBC), frame(join_message(tag=b"x" * 16), tos=0xBC, sport=40002),
+                 frame(join_message(job=8), tos=0xBC, sport=40003)]
+        write_pcap(received, list(refused.values()) + joins)
+        config = minimal(folder)
+        config["ports"] = [{"name": "left", "device": f"net_pcap0,rx_pcap={received},tx_pcap={sent}"},
+                           {"name": "right", "device": "net_ring0"}]
+        with Running(folder, config) as daemon:
+            one = daemon.connect()
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                counters = {c["name"]: c for c in one.ask("counters")["counters"]}
+                if counters["rx_frames"]["value"] == len(refused) + len(joins) and counters["control_replies_sent"]["value"] >= 3:
+                    break
+                check(time.monotonic() < deadline, counters)
+                time.sleep(0.05)
+            for name in refused:
+                check(counters[name]["value"] == 1, (name, counters[name]))
+            check(counters["control_passed"]["value"] == 3, counters["control_passed"])
+            check(counters["control_refused_bad_tag"]["value"] == 1, "bad tag")
+            check(counters["control_refused_no_such_job"]["value"] == 1, "no such job")
+            terminal = sum(c["value"] for c in counters.values() if c["terminal"])
+            check(terminal == len(refused) + len(joins), f"{terminal} frames in terminal counters")
+            members = one.ask("members", job=1)["members"]
+            check(len(members) == 1 and members[0]["port"] == "left" and members[0]["udp_port"] == 40001 and members[0]["incarnation"] == 77,
+                  members)
+            for name in refused:
+                if name == "rx_drop_unusable":
+                    continue
+                lines = [line for line in daemon.log().splitlines() if f"({name})" in line]
+                check(len(lines) == 1 and "on port left" in lines[0] and "02:00:00:00:00:01" in lines[0], (name, lines))
+            check("request refused: join: bad tag" in daemon.log(), daemon.log())
+        replies = [one for one in read_pcap(sent) if len(one) >= 64 and one[15] & 0xFC == 0xBC and one[42] == 0x13 and one[43] == 1]
+        statuses = sorted(struct.unpack_from(">H", one, 64)[0] for one in replies)
+        check(statuses == [0, 1, 4], f"statuses of the replies to Join: {statuses}")
+        leaves = [one for one in read_pcap(sent) if len(one) >= 64 and one[42] == 0x12 and one[43] == 2]
+        check(len(leaves) == 1, f"{len(leaves)} Leave notices at the end, for one member")
+        for one in read_pcap(sent):
+            check(internet_checksum(one[14:34]) == 0, "IPv4 checksum of what is sent")
+
+
+def a_flood_does_not_fill_the_log():
+    with temporary() as folder:
+        received = os.path.join(folder, "in.pcap")
+        write_pcap(received, [frame(data_message(version=2))] * 20000)
+        config = minimal(folder)
+        config["ports"] = [{"name": "left", "device": f"net_pcap0,rx_pcap={received}"}, {"name": "right", "device": "net_ring0"}]
+        with Running(folder, config) as daemon:
+            one = daemon.connect()
+            deadline = time.monotonic() + PATIENCE
+            while {c["name"]: c["value"] for c in one.ask("counters")["counters"]}["parse_drop_version"] < 20000:
+                check(time.monotonic() < deadline, "all are counted")
+                time.sleep(0.05)
+            lines = [line for line in daemon.log().splitlines() if "parse_drop_version" in line]
+            check(1 <= len(lines) <= 3, f"{len(lines)} lines for 20000 frames")
+
+
 def metrics_endpoint():
     with temporary() as folder:
         with socket.socket() as probe:
@@ -473,6 +607,7 @@ def idle_costs_little():
 TESTS = [examples_are_right, examples_start_where_no_hardware_is_needed, examples_without_their_hardware_say_so,
          wrong_configs_exit_with_2, machine_errors_exit_with_1_and_leave_nothing, the_socket_is_private_and_exclusive,
          default_places_of_the_socket, requests_and_replies, jobs_come_and_go, many_and_slow_clients, capture_streams_pcapng,
+         refused_frames_are_counted_and_told, a_flood_does_not_fill_the_log,
          metrics_endpoint, the_end_is_in_order_with_frames_in_flight, start_and_end_again_and_again, idle_costs_little]
 
 
