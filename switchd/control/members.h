@@ -18,7 +18,14 @@ namespace iswitch::control {
 struct Told {
   bool answered = false;  ///< it has had a reply, and knows the job's state of then
   std::uint32_t base_round = 0;
-  std::optional<bool> halted;  ///< none: a Halt or Resume went out and was not answered
+  std::optional<bool> halted;  ///< none: it was told otherwise and has not acknowledged it
+
+  /// The state in any reply is authoritative: one that says otherwise than what it acknowledged
+  /// leaves open what it now believes.
+  void hears(wire::JobState state) {
+    if (state != wire::JobState::forming && halted != (state == wire::JobState::halted))
+      halted.reset();
+  }
 
   struct Outstanding {
     wire::Action action = wire::Action::reset;  ///< Reset, Halt or Resume

@@ -44,7 +44,7 @@ void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn)
 
 void Control::State::tell_member(Job& job, datapath::MemberId id, wire::Status status,
                                  std::uint64_t missing, const Turn& turn) {
-  const Member* const member = job.members.find(id);
+  Member* const member = job.members.find(id);
   if (member == nullptr) {  // gone since the datapath said so
     ++counters.ignored;
     return;
@@ -53,6 +53,7 @@ void Control::State::tell_member(Job& job, datapath::MemberId id, wire::Status s
   body.status = status;
   body.member = id;
   body.missing = missing;
+  member->told.hears(body.state);
   tell(job.notices, job.config.id, body, job.config.key,
        {member->spec.endpoint, member->spec.ingress}, turn);
 }

@@ -7,18 +7,20 @@ void Control::State::answer(Job& job, const Requester& who, wire::Status status,
                             std::uint64_t missing) {
   if (ReplayGuard::covers(who.header.action) && !job.guard.finish(who.place(), who.header, status))
     return;
-  reply(job, who, status, missing, turn);
   Member* const member = job.members.find(who.place());
-  if (member == nullptr || member->told.answered) return;
-  member->told.answered = true;
-  member->told.base_round = job.base_round;
-  member->told.halted = job.state() == wire::JobState::halted;
-  announce_to(job, *member, turn);
+  const bool first = member != nullptr && !member->told.answered;
+  if (first) {
+    member->told.answered = true;
+    member->told.base_round = job.base_round;
+    member->told.halted = job.state() == wire::JobState::halted;
+  }
+  reply(job, who, status, missing, turn);
+  if (first) announce_to(job, *member, turn);
 }
 
-void Control::State::reply(const Job& job, const Requester& who, wire::Status status,
+void Control::State::reply(Job& job, const Requester& who, wire::Status status,
                            std::uint64_t missing, const Turn& turn) {
-  const Member* const member = job.members.find(who.place());
+  Member* const member = job.members.find(who.place());
   wire::ReplyBody body = job.describe(config.shards);
   body.status = status;
   body.missing = missing;
@@ -26,6 +28,7 @@ void Control::State::reply(const Job& job, const Requester& who, wire::Status st
   if (member != nullptr) {
     body.member = member->spec.id;
     header.member = member->spec.id;
+    member->told.hears(body.state);
   }
   if (status != wire::Status::ok) ++counters.refused[static_cast<std::size_t>(status)];
   ++counters.replies_sent;

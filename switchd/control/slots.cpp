@@ -22,7 +22,7 @@ void Control::State::advance(Job& job, const Turn& turn) {
     case SlotPhase::failed:
       return settle(job, turn);
     case SlotPhase::running:
-      if (job.clear_wanted || !job.formed) return stop(job, turn);
+      if (job.clear_wanted) return stop(job, turn);
       return settle(job, turn);
     case SlotPhase::clear:
       if (job.clear_wanted) return stop(job, turn);
@@ -127,6 +127,8 @@ void Control::State::drop_member(Job& job, datapath::MemberId member, const Turn
   if (!job.members.empty() || !job.formed) return;
   job.formed = false;
   job.up = false;
+  // Also when it is only starting: those who join before it has would find its slots in use.
+  if (job.phase == SlotPhase::running || job.phase == SlotPhase::starting) job.clear_wanted = true;
   advance(job, turn);
 }
 

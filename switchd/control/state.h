@@ -84,7 +84,7 @@ struct Control::State {
   void answer(Job& job, const Requester& who, wire::Status status, const Turn& turn,
               std::uint64_t missing = 0);
   /// A reply that leaves nothing behind.
-  void reply(const Job& job, const Requester& who, wire::Status status, std::uint64_t missing,
+  void reply(Job& job, const Requester& who, wire::Status status, std::uint64_t missing,
              const Turn& turn);
   void reply_no_such_job(const Requester& who, const Turn& turn);
   void refuse_tag(Job& job, const Requester& who, const Turn& turn);
