@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "tools/rl/algorithms/registry.h"
 #include "tools/rl/environments/registry.h"
@@ -92,9 +93,7 @@ Failure run(Flags flags) {
   return run_worker(options);
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
+int run_from_command_line(int count, char** arguments) {
   CLI::App app("One worker of a training run over an iSwitch.", "iswitch-rl-worker");
   Flags flags;
   declare(app, flags);
@@ -107,14 +106,22 @@ int main(int count, char** arguments) {
     return static_cast<int>(FailureKind::usage);
   }
   stop_on_signals();
-  Failure failure;
-  try {
-    failure = run(flags);
-  } catch (const std::exception& error) {  // libtorch and the standard library report by exception
-    const std::string text = error.what();  // libtorch's goes on with a stack
-    failure = {FailureKind::machine, text.substr(0, text.find('\n'))};
-  }
+  const Failure failure = run(flags);
   if (!failure) return 0;
   std::fprintf(stderr, "iswitch-rl-worker: %s\n", failure.text.c_str());
   return static_cast<int>(failure.kind);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return run_from_command_line(count, arguments);
+  } catch (const std::exception& error) {
+    // libtorch and the standard library report this way; libtorch's text goes on with a stack.
+    const std::string_view text(error.what());
+    const auto line = text.substr(0, text.find('\n'));
+    std::fprintf(stderr, "iswitch-rl-worker: %.*s\n", static_cast<int>(line.size()), line.data());
+    return static_cast<int>(FailureKind::machine);
+  }
 }

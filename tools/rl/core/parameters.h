@@ -29,6 +29,9 @@ class Parameters {
   const std::map<std::string, double, std::less<>>& all() const { return values_; }
 
  private:
+  Failure set_one(const std::string& assignment);
+  std::string names() const;
+
   std::map<std::string, double, std::less<>> values_;
 };
 
