@@ -25,10 +25,17 @@ void Checks::submitted(const Operation& operation, unsigned rank, wire::MemberId
   stream.ranks[member] = rank;
 }
 
+void Checks::mistaken(const Operation& operation, unsigned rank) {
+  streams_[{operation.job, operation.base_round}].operations[operation.index].mistaken_by |=
+      std::uint64_t{1} << rank % 64;
+}
+
 void Checks::withdrawn(const Operation& operation, unsigned rank) {
   Outcome& outcome = streams_[{operation.job, operation.base_round}].operations[operation.index];
   --outcome.submitters;
-  if (rank < 64) outcome.submitted_by &= ~(std::uint64_t{1} << rank);
+  const std::uint64_t bit = std::uint64_t{1} << rank % 64;
+  outcome.mistaken_by &= ~bit;
+  if (rank < 64) outcome.submitted_by &= ~bit;
 }
 
 void Checks::wrong(const Ending& ending, const char* what, const std::string& text) {
@@ -61,6 +68,12 @@ void Checks::judge(const Ending& ending, Outcome& outcome) {
   const Operation& operation = ending.operation;
   const JobRules& rules = rules_[operation.job];
   const agent::Completion& completion = ending.completion;
+  if (outcome.mistaken_by != 0) {
+    wrong(ending, property::agreement,
+          format("job %u operation %u of base round %u has a result though ranks disagree about it",
+                 operation.job, operation.index, operation.base_round));
+    return;
+  }
   if (operation.kind == wire::OperationKind::barrier) {
     if (rules.full && outcome.submitters < rules.ranks) {
       wrong(

@@ -25,7 +25,9 @@ inline constexpr const char* outstanding = "outstanding";
 inline constexpr const char* counters = "counters";
 inline constexpr const char* recovery = "recovery";
 inline constexpr const char* meeting = "meeting";  ///< a barrier let somebody through early
-inline constexpr const char* honest = "honest";    ///< what a completion says about itself
+inline constexpr const char* agreement =
+    "agreement";  ///< a result though ranks disagree on the operation
+inline constexpr const char* honest = "honest";  ///< what a completion says about itself
 }  // namespace property
 
 /// How strictly a job's results are judged.
@@ -54,6 +56,9 @@ class Checks {
   void set_rules(std::uint16_t job, const JobRules& rules) { rules_[job] = rules; }
 
   void submitted(const Operation& operation, unsigned rank, wire::MemberId member);
+  /// Somebody takes this operation for another one: nobody may get a result of it. Only for jobs
+  /// whose sums are full.
+  void mistaken(const Operation& operation, unsigned rank);
   /// It failed at once and never was part of the stream.
   void withdrawn(const Operation& operation, unsigned rank);
   void ended(const Ending& ending);
@@ -73,7 +78,8 @@ class Checks {
   struct Outcome {
     std::uint64_t submitted_by = 0;  // ranks, the first 64
     unsigned submitters = 0;
-    bool known = false;  // somebody has the result
+    std::uint64_t mistaken_by = 0;  // ranks
+    bool known = false;             // somebody has the result
     std::uint64_t bits = 0;
     bool partial = false;
     std::uint32_t smallest = 0;

@@ -92,8 +92,33 @@ void Run::build() {
                                                 plan.rank, world_.random.fork(30'000 + i)));
     chaos_jobs[plan.job].workers.push_back(workers_.back().get());
   }
+  if (scenario_.intruder_interval > 0) build_intruder();
   chaos_ = std::make_unique<Chaos>(world_, scenario_.chaos, *switch_, std::move(chaos_jobs),
                                    world_.random.fork(2));
+}
+
+void Run::build_intruder() {
+  std::vector<Target> targets;
+  for (const auto& job : scenario_.jobs) {
+    targets.push_back(
+        {job.config.id, !job.config.key.empty(), job.config.slots, job.config.segment_bytes, {}});
+  }
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    targets[scenario_.hosts[i].job].members.push_back(hosts_[i].get());
+  }
+  const auto number = static_cast<std::uint16_t>(hosts_.size() + 1);
+  world_.node_names.emplace_back("intruder");
+  auto address = scenario_.node.address;
+  address.rules.ports = scenario_.node.shards;
+  intruder_ = std::make_unique<Intruder>(world_, scenario_.intruder, address, std::move(targets),
+                                         number, world_.random.fork(3));
+  const auto port = switch_->add_port();
+  up_.push_back(
+      std::make_unique<Link>(world_, LinkSpec{}, number, *switch_, port, world_.random.fork(4)));
+  down_.push_back(std::make_unique<Link>(world_, LinkSpec{}, std::uint16_t{0}, *intruder_, 0U,
+                                         world_.random.fork(5)));
+  intruder_->connect(*up_.back());
+  switch_->connect(port, *down_.back());
 }
 
 void Run::probe() {
@@ -191,6 +216,9 @@ void Run::silence() {
   }
   checks_.counters(*switch_, up_);
   for (std::size_t i = 0; i < hosts_.size(); ++i) checks_.counters(*hosts_[i], *down_[i]);
+  if (intruder_ && intruder_->arrived() != down_.back()->counters().delivered) {
+    world_.violation(property::counters, "frames delivered to the intruder and got by it differ");
+  }
 }
 
 Report Run::execute(std::size_t trace_lines) {
@@ -198,11 +226,15 @@ Report Run::execute(std::size_t trace_lines) {
   for (std::size_t i = 0; i < workers_.size(); ++i)
     workers_[i]->come_back(scenario_.hosts[i].starts_at);
   chaos_->start(scenario_.trouble);
+  if (intruder_)
+    intruder_->start(scenario_.intruder_interval, scenario_.trouble + scenario_.settle);
   world_.queue.run_until(scenario_.trouble);
   for (const auto& link : up_) link->set_faults({});
   for (const auto& link : down_) link->set_faults({});
+  for (const auto& program : programs_) program->workload.mistakes = 0;
   chaos_->heal();
   world_.queue.run_until(world_.now() + scenario_.settle);
+  chaos_->heal();  // requests of members that were still under way may have undone the first one
   probe();
   stop();
   leave();

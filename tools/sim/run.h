@@ -13,6 +13,7 @@
 #include "tools/sim/chaos.h"
 #include "tools/sim/checks.h"
 #include "tools/sim/host_node.h"
+#include "tools/sim/intruder.h"
 #include "tools/sim/link.h"
 #include "tools/sim/switch_node.h"
 #include "tools/sim/worker.h"
@@ -42,8 +43,10 @@ struct Scenario {
   std::vector<JobPlan> jobs;
   std::vector<HostPlan> hosts;
   ChaosSpec chaos;
+  Time intruder_interval = 0;  ///< mean time between an intruder's frames; 0: none
+  wire::Endpoint intruder;
   Time trouble = 150 * millisecond;
-  Time settle = 50 * millisecond;
+  Time settle = 100 * millisecond;
   Time probe = 2 * second;             ///< at most
   std::uint64_t probe_operations = 3;  ///< that each worker must get through
   std::size_t trace_records = 2000;
@@ -76,6 +79,7 @@ class Run {
 
  private:
   void build();
+  void build_intruder();
   void probe();
   void stop();
   void leave();
@@ -90,6 +94,7 @@ class Run {
   std::vector<std::unique_ptr<Link>> up_, down_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Chaos> chaos_;
+  std::unique_ptr<Intruder> intruder_;  // its links are the last ones
 };
 
 }  // namespace iswitch::sim

@@ -100,6 +100,7 @@ JobPlan job_plan(Random& random, unsigned number, const StarLimits& limits) {
   load.depth = static_cast<unsigned>(random.between(1, 4));
   load.compute = random.between(50, 2000) * microsecond;
   load.noise = random.unit();
+  if (plan.full && random.chance(0.3)) load.mistakes = random.unit() * 0.02;
   load.deadline = random.between(40, 150) * millisecond;
   return plan;
 }
@@ -151,7 +152,13 @@ Scenario random_star(std::uint64_t seed, const StarLimits& limits) {
       random.chance(0.3) ? static_cast<std::size_t>(random.between(16, 64)) : 1024;
   scenario.node.control_ring = static_cast<std::size_t>(random.between(8, 64));
   scenario.node.notice_ring = static_cast<std::size_t>(random.between(2, 64));
-  if (limits.chaos) scenario.chaos = chaos_spec(random);
+  if (limits.chaos) {
+    scenario.chaos = chaos_spec(random);
+    if (random.chance(0.5)) {
+      scenario.intruder_interval = random.between(20, 2000) * microsecond;
+      scenario.intruder = {mac_of(0x777), {0x0A4D'00C8}, 6666};
+    }
+  }
   return scenario;
 }
 

@@ -7,6 +7,7 @@
 #include "switchd/pipeline/counters.h"
 #include "switchd/pipeline/job_stats.h"
 #include "wire/bytes.h"
+#include "wire/checksum.h"
 #include "wire/frame.h"
 
 namespace iswitch::sim {
@@ -155,6 +156,7 @@ void SwitchNode::crash() {
   answers_.clear();
   control_ring_.clear();
   notices_.clear();
+  last_.clear();
   answers_until_ = control_until_ = notices_until_ = 0;
   tick_at_ = never;
   control_.reset();
@@ -238,7 +240,8 @@ void SwitchNode::receive(datapath::PortId port, FrameRef frame) {
     return;
   }
   if (spec_.bug == SwitchBug::lose_frame && plant_random_.chance(0.01)) return;
-  if (spec_.bug == SwitchBug::add_twice || spec_.bug == SwitchBug::swap_job) plant(port, frame);
+  if (spec_.bug == SwitchBug::add_twice) plant_twice(port, frame);
+  if (spec_.bug == SwitchBug::swap_job) plant_payload(frame);
   const unsigned shard = shard_of(frame.view());
   push(shard, port, std::move(frame));
 }
@@ -348,13 +351,19 @@ SwitchTotals SwitchNode::totals() const {
   return totals;
 }
 
+namespace {
+
+bool is_filled_contribution(Bytes frame) {
+  return frame.size() > wire::payload_offset &&
+         frame[wire::encapsulation_bytes] == (wire::protocol_version << 4);
+}
+
+}  // namespace
+
 // Feeds a copy of a contribution under another identity that was seen, with right checksums.
-void SwitchNode::plant(datapath::PortId port, const FrameRef& frame) {
+void SwitchNode::plant_twice(datapath::PortId port, const FrameRef& frame) {
   const Bytes bytes = frame.view();
-  if (bytes.size() <= wire::payload_offset ||
-      bytes[wire::encapsulation_bytes] != (wire::protocol_version << 4)) {
-    return;
-  }
+  if (!is_filled_contribution(bytes)) return;
   const std::uint32_t job = wire::load_be16(&bytes[wire::encapsulation_bytes + 2]);
   const std::uint32_t member = wire::load_be16(&bytes[wire::encapsulation_bytes + 4]);
   Seen& seen = seen_[job << 16 | member];
@@ -362,16 +371,12 @@ void SwitchNode::plant(datapath::PortId port, const FrameRef& frame) {
   seen.port = port;
   if (!plant_random_.chance(0.01)) return;
   for (const auto& [key, other] : seen_) {
-    const bool same_job = key >> 16 == job;
-    if (spec_.bug == SwitchBug::add_twice ? (!same_job || (key & 0xFFFFU) == member) : same_job) {
-      continue;
-    }
+    if (key >> 16 != job || (key & 0xFFFFU) == member) continue;
     FrameRef copy = world_.frames.copy(bytes);
     const auto out = copy.own();
     std::memcpy(&out[6], &other.encapsulation[6], 6);    // source MAC
     std::memcpy(&out[26], &other.encapsulation[26], 4);  // source address
     std::memcpy(&out[34], &other.encapsulation[34], 2);  // source port
-    wire::store_be16(&out[wire::encapsulation_bytes + 2], static_cast<std::uint16_t>(key >> 16));
     wire::store_be16(&out[wire::encapsulation_bytes + 4], static_cast<std::uint16_t>(key));
     std::memset(&out[24], 0, 2);
     const auto field = wire::checksum_field(
@@ -382,6 +387,21 @@ void SwitchNode::plant(datapath::PortId port, const FrameRef& frame) {
     push(shard, other.port, std::move(copy));
     return;
   }
+}
+
+// Buffers of two jobs mixed up.
+void SwitchNode::plant_payload(FrameRef& frame) {
+  if (!is_filled_contribution(frame.view())) return;
+  const std::uint32_t job = wire::load_be16(&frame.view()[wire::encapsulation_bytes + 2]);
+  const FrameRef original = frame;
+  for (const auto& [other_job, other] : last_) {
+    if (other_job == job || other.size() != frame.size() || !plant_random_.chance(0.01)) continue;
+    const auto bytes = frame.own();
+    std::memcpy(&bytes[wire::payload_offset], &other.view()[wire::payload_offset],
+                bytes.size() - wire::payload_offset);
+    wire::set_udp_checksum(bytes);
+  }
+  last_[job] = original;
 }
 
 }  // namespace iswitch::sim

@@ -27,7 +27,7 @@ enum class SwitchBug : std::uint8_t {
   none,
   forget_member,  ///< one member's copy of every result is not sent
   add_twice,      ///< a contribution is fed a second time under another member's identity
-  swap_job,       ///< a contribution of one job is fed to another as well
+  swap_job,       ///< a contribution gets the payload of another job's
   wrong_bits,     ///< one member's copy of a result differs in the last float
   lose_frame,     ///< a received frame never reaches the pipeline and no counter
   shared_buffer,  ///< the pool hands out a buffer in use
@@ -137,7 +137,8 @@ class SwitchNode final : public EventHandler {
   void arm_tick();
   Time ring_time(Time& until);
   void collect_counters(SwitchTotals& totals) const;
-  void plant(datapath::PortId port, const FrameRef& frame);
+  void plant_twice(datapath::PortId port, const FrameRef& frame);
+  void plant_payload(FrameRef& frame);
   /// The event belongs to this life of the program (its generation is in the upper half of value).
   bool current(const Event& event) const { return (event.value >> 16) == (life_ & 0xFFFFU); }
   std::uint32_t stamped(std::uint32_t value) const { return (life_ & 0xFFFFU) << 16 | value; }
@@ -164,7 +165,8 @@ class SwitchNode final : public EventHandler {
     std::array<std::uint8_t, 42> encapsulation;
     datapath::PortId port;
   };
-  std::map<std::uint32_t, Seen> seen_;  // job << 16 | member
+  std::map<std::uint32_t, Seen> seen_;      // job << 16 | member
+  std::map<std::uint32_t, FrameRef> last_;  // by job
 };
 
 }  // namespace iswitch::sim

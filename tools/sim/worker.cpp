@@ -59,6 +59,7 @@ void Worker::start() {
   in_flight_.clear();
   in_stream_ = false;
   ended_ = false;
+  leaving_ = false;
   reset_ask_at_ = never;
   next_run_ = never;
   agent::EngineOptions options = program_.options;
@@ -78,6 +79,7 @@ void Worker::crash() {
 void Worker::leave(Time deadline) {
   wanted_up_ = false;
   if (!host_.up()) return;
+  leaving_ = true;
   host_.engine()->leave(world_.now(), deadline);
   host_.wake_at(world_.now());
 }
@@ -111,7 +113,7 @@ void Worker::run(agent::Engine& engine, Time now) {
     return;
   }
   if (state != agent::EngineState::running && state != agent::EngineState::halted) return;
-  if (!wanted_up_) return;
+  if (!wanted_up_ || leaving_) return;
   if (!in_stream_ || engine.job().base_round != base_round_) {
     if (!in_flight_.empty()) return;  // of the old stream; they are failing
     in_stream_ = true;
@@ -169,6 +171,10 @@ void Worker::submit(agent::Engine& engine, Time now) {
   request.root = op.root;
   request.user_tag = op.user_tag;
   request.deadline = pending->deadline;
+  if (random_.chance(program_.workload.mistakes)) {
+    request.user_tag += 100 + rank_;
+    checks_.mistaken(op, rank_);
+  }
   world_.trace.add(now, What::submit, host_.number(), op.index, op.base_round);
   checks_.submitted(op, rank_, engine.member());
   pending->id = engine.submit(request, now);

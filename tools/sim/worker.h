@@ -26,6 +26,7 @@ struct WorkloadSpec {
   double noise = 0.2;                ///< of the compute time
   Time deadline = 100 * millisecond;
   double broadcasts = 0.1, barriers = 0.1, means = 0.1, zeros = 0.2;  ///< shares of operations
+  double mistakes = 0;  ///< a worker issues another operation than the rest of the job
   Time join_patience = 500 * millisecond;
   Time restart_after = 20 * millisecond;  ///< a failed join or membership
 };
@@ -100,6 +101,7 @@ class Worker final : public Program, public EventHandler {
   Random random_;
   bool wanted_up_ = false;
   bool start_scheduled_ = false;
+  bool leaving_ = false;  // nothing is begun by this engine any more
   wire::MemberId wanted_ = wire::no_member;
 
   std::vector<std::unique_ptr<Pending>> in_flight_;
