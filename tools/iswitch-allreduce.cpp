@@ -173,6 +173,17 @@ bool wait_for_members(iswitch::Agent& agent, std::uint16_t size,
   return true;
 }
 
+/// A sum of fewer than all: by a lowered threshold, or because somebody left in the middle. Which,
+/// the switch says in its answer to the next Ping, one a second.
+bool fewer_by_design(iswitch::Agent& agent, std::uint32_t workers, std::uint16_t size) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (agent.size() == size && std::chrono::steady_clock::now() < deadline) {
+    if (agent.threshold() <= workers) return true;
+    agent.progress(std::chrono::milliseconds{20});
+  }
+  return false;
+}
+
 int run(const Settings& settings) {
   if (settings.json && settings.output == "-") {
     return fail(usage, "--json writes to stdout, where the result would go: give --output FILE");
@@ -240,14 +251,12 @@ int run(const Settings& settings) {
       return fail(not_reduced, std::string(iswitch_error_name(static_cast<int>(error.code))) +
                                    ": " + error.text);
     }
-    if (settings.size && !handle.partial()) {
-      // With a lowered threshold fewer are by design; otherwise somebody left in the middle.
-      const auto least = std::min(*settings.size, agent.threshold());
-      if (handle.smallest_workers() < least || agent.size() < *settings.size) {
-        return fail(not_reduced, "the sum has only " + std::to_string(handle.smallest_workers()) +
-                                     " of " + std::to_string(*settings.size) +
-                                     " workers: a member left or was evicted meanwhile");
-      }
+    const std::uint32_t workers = handle.smallest_workers();
+    if (settings.size && !handle.partial() && workers < *settings.size &&
+        !fewer_by_design(agent, workers, *settings.size)) {
+      return fail(not_reduced, "the sum has only " + std::to_string(workers) + " of " +
+                                   std::to_string(*settings.size) +
+                                   " workers: a member left or was evicted meanwhile");
     }
     ++i;
     const auto now = std::chrono::steady_clock::now();
