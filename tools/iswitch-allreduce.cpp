@@ -173,15 +173,15 @@ bool wait_for_members(iswitch::Agent& agent, std::uint16_t size,
   return true;
 }
 
-/// A sum of fewer than all: by a lowered threshold, or because somebody left in the middle. Which,
-/// the switch says in its answer to the next Ping, one a second.
+/// A sum of fewer than all: by a lowered threshold, or because somebody left in the middle. The
+/// switch says how many members there are in its answer to the next Ping, one a second.
 bool fewer_by_design(iswitch::Agent& agent, std::uint32_t workers, std::uint16_t size) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  while (agent.size() == size && std::chrono::steady_clock::now() < deadline) {
-    if (agent.threshold() <= workers) return true;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  while (agent.size() == size && agent.threshold() > workers &&
+         std::chrono::steady_clock::now() < deadline) {
     agent.progress(std::chrono::milliseconds{20});
   }
-  return false;
+  return agent.size() == size;
 }
 
 int run(const Settings& settings) {
