@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "wire/bytes.h"
 #include "wire/header.h"
@@ -123,6 +124,17 @@ void Feed::generate(rte_mbuf** burst, unsigned count) {
     advance();
   }
   generated_ += count;
+  if (++bursts_ % 64 != 0) return;
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  generated_then_.store(generated_, std::memory_order_relaxed);
+  cpu_nanoseconds_.store(std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec,
+                         std::memory_order_release);
+}
+
+Feed::Progress Feed::progress() const {
+  return {cpu_nanoseconds_.load(std::memory_order_acquire),
+          generated_then_.load(std::memory_order_relaxed)};
 }
 
 bool Feed::is_right(const rte_mbuf* frame) {

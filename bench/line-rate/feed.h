@@ -7,6 +7,7 @@
 #include <rte_mbuf.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +40,14 @@ class Feed {
   void generate(rte_mbuf** burst, unsigned count);
   /// Looks at what is sent: results must be the sums of what was generated.
   void check(rte_mbuf* const* burst, unsigned count);
+
+  /// Processor time of the thread that generates, and what it had generated then; sampled now and
+  /// then, so that a machine shared with others gives figures of its own share. Any thread.
+  struct Progress {
+    std::int64_t cpu_nanoseconds = 0;
+    std::uint64_t generated = 0;
+  };
+  Progress progress() const;
 
   // Read when the lcore has stopped.
   std::uint64_t generated() const { return generated_; }
@@ -73,6 +82,9 @@ class Feed {
   std::uint32_t round_;
   std::vector<float> expected_;  // by segment: the sum of its contributions' scales
 
+  std::atomic<std::int64_t> cpu_nanoseconds_{0};
+  std::atomic<std::uint64_t> generated_then_{0};
+  std::uint64_t bursts_ = 0;
   std::uint64_t generated_ = 0;
   std::uint64_t results_ = 0;
   std::uint64_t wrong_ = 0;

@@ -38,11 +38,14 @@ struct Case {
 struct Figures {
   double mpps = 0;           ///< contributions a second, millions
   double gradient_gbps = 0;  ///< their payload
-  double cycles = 0;         ///< of the lcore for a contribution, feed and check included
-  double feed_cycles = 0;    ///< of these the feed's own: receive, headers, free
+  double cpu_share = 0;      ///< of a core, that the machine gave the lcore
+  double cycles = 0;       ///< of the lcore's own time for a contribution, feed and check included
+  double feed_cycles = 0;  ///< of these the feed's own: receive, headers, free
   std::uint64_t results = 0;
   std::uint64_t wrong = 0;
   bool complete = false;  ///< every contribution was summed, every result came out
+  /// What a core of its own would have carried.
+  double mpps_of_a_core() const { return cpu_share > 0 ? mpps / cpu_share : 0; }
 };
 
 std::uint16_t on_receive(std::uint16_t /*port*/, std::uint16_t /*queue*/, rte_mbuf** burst,
@@ -81,24 +84,29 @@ MemoryPlan plan_of(const Case& one) {
   return plan_memory(wish, {job_of(one)});
 }
 
+double cycles_between(const Feed::Progress& from, const Feed::Progress& to) {
+  if (to.generated <= from.generated) return 0;
+  return static_cast<double>(to.cpu_nanoseconds - from.cpu_nanoseconds) *
+         static_cast<double>(rte_get_tsc_hz()) / 1e9 /
+         static_cast<double>(to.generated - from.generated);
+}
+
 /// Receive, headers, free: what the feed costs on this machine by itself.
 double measure_feed(const FeedConfig& config, std::uint16_t ethdev, double seconds) {
   Feed feed(config);
   const auto* callback = rte_eth_add_rx_callback(ethdev, 0, on_receive, &feed);
   std::array<rte_mbuf*, pipeline::max_burst> burst;
-  const std::uint64_t start = rte_rdtsc();
-  const auto end =
-      start + static_cast<std::uint64_t>(seconds * static_cast<double>(rte_get_tsc_hz()));
-  std::uint64_t now = start;
-  while (now < end) {
+  const Time end = monotonic_now() + static_cast<Time>(seconds * second);
+  Feed::Progress start{};
+  while (monotonic_now() < end) {
     for (int i = 0; i < 64; ++i) {
       const unsigned count = rte_eth_rx_burst(ethdev, 0, burst.data(), burst.size());
       rte_pktmbuf_free_bulk(burst.data(), count);
     }
-    now = rte_rdtsc();
+    if (start.generated == 0) start = feed.progress();
   }
   rte_eth_remove_rx_callback(ethdev, 0, callback);
-  return static_cast<double>(now - start) / static_cast<double>(feed.generated());
+  return cycles_between(start, feed.progress());
 }
 
 bool order(Lcore& lcore, datapath::Order what, std::uint64_t& number) {
@@ -175,21 +183,21 @@ Figures run(const Case& one, double seconds, unsigned number, std::string& error
   const auto* received = rte_eth_add_rx_callback(ethdev, 0, on_receive, &feed);
   const auto* sent = rte_eth_add_tx_callback(ethdev, 0, on_transmit, &feed);
   lcore->set_ports(1, 1);
-  const pipeline::Counters& counters = lcore->pipeline().counters();
   usleep(100'000);  // caches and branch predictors warm
-  const std::uint64_t added = counters.get(pipeline::Counter::aggregate_added);
-  const std::uint64_t cycles = rte_rdtsc();
+  const Feed::Progress from = feed.progress();
+  const Time begin = monotonic_now();
   usleep(static_cast<useconds_t>(seconds * 1e6));
-  const std::uint64_t contributions = counters.get(pipeline::Counter::aggregate_added) - added;
-  const std::uint64_t passed = rte_rdtsc() - cycles;
+  const Feed::Progress to = feed.progress();
+  const double elapsed = static_cast<double>(monotonic_now() - begin) / second;
   lcore->stop();
   rte_eth_remove_rx_callback(ethdev, 0, received);
   rte_eth_remove_tx_callback(ethdev, 0, sent);
 
-  const double elapsed = static_cast<double>(passed) / static_cast<double>(rte_get_tsc_hz());
-  out.mpps = static_cast<double>(contributions) / elapsed / 1e6;
+  out.mpps = static_cast<double>(to.generated - from.generated) / elapsed / 1e6;
   out.gradient_gbps = out.mpps * one.segment_bytes * 8 / 1e3;
-  out.cycles = static_cast<double>(passed) / static_cast<double>(contributions);
+  out.cpu_share = static_cast<double>(to.cpu_nanoseconds - from.cpu_nanoseconds) / 1e9 / elapsed;
+  out.cycles = cycles_between(from, to);
+  const pipeline::Counters& counters = lcore->pipeline().counters();
   out.results = feed.results();
   out.wrong = feed.wrong();
   const std::uint64_t sums =
@@ -257,6 +265,8 @@ int main(int argc, char** argv) {
                      {"transmit", one.chained ? "chained" : "copied"},
                      {"mpps", figures.mpps},
                      {"gradient_gbps", figures.gradient_gbps},
+                     {"cpu_share", figures.cpu_share},
+                     {"mpps_of_a_core", figures.mpps_of_a_core()},
                      {"cycles_per_contribution", figures.cycles},
                      {"feed_cycles_per_contribution", figures.feed_cycles},
                      {"results", figures.results},
@@ -264,9 +274,12 @@ int main(int argc, char** argv) {
                      {"complete", figures.complete},
                      {"huge_pages", wish.huge_pages}});
     } else {
-      std::printf("%7u %8u  %-8s %9.2f %14.1f %20.0f %18.0f  %s\n", one.members, one.segment_bytes,
-                  one.chained ? "chained" : "copied", figures.mpps, figures.gradient_gbps,
-                  figures.cycles, figures.feed_cycles, verified ? "right" : "WRONG");
+      const double core = figures.mpps_of_a_core();
+      std::printf("%7u %8u  %-8s %7.2f %14.1f %9.0f%% %12.2f %12.1f %7.0f %14.0f  %s\n",
+                  one.members, one.segment_bytes, one.chained ? "chained" : "copied", figures.mpps,
+                  figures.gradient_gbps, figures.cpu_share * 100, core,
+                  core * one.segment_bytes * 8 / 1e3, figures.cycles, figures.feed_cycles,
+                  verified ? "right" : "WRONG");
     }
   }
   if (as_json) std::printf("%s\n", all.dump(2).c_str());
