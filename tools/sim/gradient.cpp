@@ -25,6 +25,12 @@ std::uint32_t digits_to_bits(std::uint32_t digits) {
   return bits;
 }
 
+std::uint32_t bits_to_digits(std::uint32_t bits) {
+  std::uint32_t digits = 0;
+  for (unsigned k = 0; k < ranks_per_element; ++k) digits |= (bits >> k & 1U) << (2 * k);
+  return digits;
+}
+
 }  // namespace
 
 unsigned groups(const Operation& operation) {
@@ -63,6 +69,10 @@ std::optional<std::uint32_t> ranks_in(const Operation& operation, std::uint32_t 
   const auto digits = static_cast<std::uint32_t>(quotient);
   if (static_cast<double>(digits) * c != sum || (digits & ~digit_mask) != 0) return std::nullopt;
   return digits_to_bits(digits);
+}
+
+float sum_of(const Operation& operation, std::uint32_t element, std::uint32_t ranks) {
+  return static_cast<float>(coefficient(operation, element) * bits_to_digits(ranks));
 }
 
 std::uint32_t full_ranks(const Operation& operation, std::uint32_t element) {

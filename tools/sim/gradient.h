@@ -45,6 +45,8 @@ void fill(const Operation& operation, unsigned rank, std::span<float> out);
 /// which every rank was added at most once.
 std::optional<std::uint32_t> ranks_in(const Operation& operation, std::uint32_t element,
                                       double sum);
+/// The sum's element when exactly these ranks (bits within its group) are in it; the inverse.
+float sum_of(const Operation& operation, std::uint32_t element, std::uint32_t ranks);
 /// The ranks whose non-zero parts a full sum's element has, as bits within its group.
 std::uint32_t full_ranks(const Operation& operation, std::uint32_t element);
 
