@@ -351,33 +351,37 @@ void Core::run() {
 /// caller has the token.
 void Core::poll_and_pump(Lock& lock, Time until) {
   const bool writable = transport_->blocked();
-  const Time wake = std::min(until, engine_->next_deadline());
-  const Time wait = wake == never ? never : wake - monotonic_now();
-  pollfd polled[2] = {
-      {transport_->fd(), static_cast<short>(writable ? POLLIN | POLLOUT : POLLIN), 0},
-      {event_fd_, POLLIN, 0}};
+  const Time now = monotonic_now();
+  Time wake = std::min(until, engine_->next_deadline());
+  // What is ready to go cannot go: the socket, or a timer in a moment, and not a busy loop.
+  if (writable) wake = std::max(wake, now + millisecond);
+  poll_until_ = wake;
+  polls_writable_ = writable;
+  lock.unlock();
   bool readable = true;
-  if (wait > 0) {
-    poll_until_ = wake;
-    polls_writable_ = writable;
-    lock.unlock();
+  bool lost = false;
+  if (wake > now) {
+    pollfd polled[2] = {
+        {transport_->fd(), static_cast<short>(writable ? POLLIN | POLLOUT : POLLIN), 0},
+        {event_fd_, POLLIN, 0}};
     timespec time{};
-    time.tv_sec = wait / second;
-    time.tv_nsec = wait % second;
-    const int ready = ppoll(polled, 2, wait == never ? nullptr : &time, nullptr);
-    {
-      const std::lock_guard<std::mutex> gate(gate_);
-      lock.lock();
-    }
-    poll_until_ = never;
-    polls_writable_ = false;
+    time.tv_sec = (wake - now) / second;
+    time.tv_nsec = (wake - now) % second;
+    const int ready = ppoll(polled, 2, wake == never ? nullptr : &time, nullptr);
     readable = ready > 0 && (polled[0].revents & ~POLLOUT) != 0;
     if (ready > 0 && polled[1].revents != 0) {
       std::uint64_t kicks = 0;
       static_cast<void>(!read(event_fd_, &kicks, sizeof kicks));
     }
-    if (ready > 0 && ((polled[0].revents | polled[1].revents) & POLLNVAL) != 0) lose_socket();
+    lost = ready > 0 && ((polled[0].revents | polled[1].revents) & POLLNVAL) != 0;
   }
+  {
+    const std::lock_guard<std::mutex> gate(gate_);
+    lock.lock();
+  }
+  poll_until_ = never;
+  polls_writable_ = false;
+  if (lost) lose_socket();
   if (!socket_lost_) pump(readable);
 }
 
@@ -499,16 +503,18 @@ bool Core::wait(const Handle::State& operation, Time until) {
     const bool prompt = monotonic_now() - operation.submitted_at < prompt_wait;
     prompt_waits_ = prompt ? std::min(prompt_waits_ + 1, prompt_enough) : 0;
   }
-  while (!done() && monotonic_now() < until) {
+  // At least one turn, so that waiting for no time at all still moves a caller-driven agent.
+  for (bool first = true; !done() && (first || monotonic_now() < until); first = false) {
     if (driving_ || closing_ || socket_lost_) {
       wait_for_change(lock, until);
       continue;
     }
     take_token();
-    while (!done() && !closing_ && !socket_lost_ && monotonic_now() < until) {
+    do {
       poll_and_pump(lock, until);
-    }
+    } while (!done() && !closing_ && !socket_lost_ && monotonic_now() < until);
     give_token(true);
+    hand_over();
   }
   hand_over();
   return done();

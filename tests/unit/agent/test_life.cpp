@@ -207,6 +207,11 @@ TEST_CASE("a caller-driven agent moves by progress alone") {
   while (!handle.done() && Clock::now() < give_up) agents[0]->progress(10ms);
   CHECK_FALSE(handle.wait());
   agents[0]->progress();
+  // Waiting for no time at all moves it too.
+  handle = agents[0]->all_reduce(data, data);
+  while (!handle.wait_for(0ms) && Clock::now() < give_up) {
+  }
+  CHECK(handle.done());
 }
 
 TEST_CASE("a background agent finishes operations that nobody waits for") {
