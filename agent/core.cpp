@@ -209,6 +209,8 @@ AgentError Core::open(const AgentOptions& options) {
   engine.incarnation = random_incarnation();
   engine.own_ip = transport_->local_ip();
   engine.own_port = transport_->local_port();
+  engine.switch_ip = transport_->switch_ip();
+  engine.switch_port = transport_->switch_port();
   engine.start_unix_microseconds = unix_microseconds();
   engine.start_time = monotonic_now();
   engine.receive_datagrams = transport_->receive_datagrams(engine.max_segment_bytes);

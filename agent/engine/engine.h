@@ -75,6 +75,8 @@ struct EngineOptions {
   std::vector<std::uint8_t> key;
   wire::Ipv4 own_ip;  ///< as the switch sees it (tags cover it)
   std::uint16_t own_port = 0;
+  wire::Ipv4 switch_ip;  ///< tags of the switch's own requests cover these
+  std::uint16_t switch_port = wire::default_udp_port;
   std::uint64_t start_unix_microseconds = 0;  ///< nonces start here and grow
   Time start_time = 0;
   /// Datagrams of a full segment that the receive buffer holds; the window never exceeds it.

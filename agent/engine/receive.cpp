@@ -62,7 +62,7 @@ void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
 
 void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
   const bool member = membership.joined();
-  if (!member || leaving || !requests.authentic(datagram)) {
+  if (!member || leaving || !requests.authentic_request(datagram)) {
     ++statistics.ignored;
     return;
   }

@@ -89,11 +89,11 @@ void Requests::answer(const wire::Header& request, wire::MemberId self,
                            .member = self,
                            .request_id = request.round,
                            .nonce = request.set},
-                          body, client()));
+                          body, asking_switch()));
 }
 
-bool Requests::authentic(Bytes datagram) const {
-  return wire::tag_is_right(options_.key, datagram, options_.own_ip, options_.own_port);
+bool Requests::authentic_request(Bytes datagram) const {
+  return wire::tag_is_right(options_.key, datagram, options_.switch_ip, options_.switch_port);
 }
 
 Reply Requests::match(const wire::Message& message, Bytes datagram) {
@@ -102,7 +102,7 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
   if (!body) return reply;
   reply.body = *body;
   reply.action = static_cast<wire::Action>(message.header.flags);
-  reply.authentic = authentic(datagram);
+  reply.authentic = wire::tag_is_right(options_.key, datagram, options_.own_ip, options_.own_port);
   const auto fits = [&](const SentRequest& sent) {
     return sent.action == reply.action && sent.id == message.header.round &&
            sent.nonce == message.header.set;

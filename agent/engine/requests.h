@@ -79,7 +79,7 @@ class Requests {
 
   /// Finds what a reply answers. The main request is over once answered.
   Reply match(const wire::Message& message, Bytes datagram);
-  bool authentic(Bytes datagram) const;
+  bool authentic_request(Bytes datagram) const;
 
   /// A request of the switch: do it, answer it without doing it again, or refuse it.
   enum class Freshness : std::uint8_t { fresh, repeated, replayed };
@@ -109,6 +109,10 @@ class Requests {
   wire::ControlDatagram compose(const ControlRequest& request, const SentRequest& sent,
                                 wire::MemberId sender) const;
   wire::Client client() const { return {options_.key, options_.own_ip, options_.own_port}; }
+  /// Of the switch's own requests and the answers to them: the requester is the switch.
+  wire::Client asking_switch() const {
+    return {options_.key, options_.switch_ip, options_.switch_port};
+  }
   void queue(const wire::ControlDatagram& datagram);
   void asked(Time now);
 

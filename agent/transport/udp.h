@@ -60,6 +60,8 @@ class UdpTransport {
   /// The address that the switch sees, as long as nothing translates it on the way.
   wire::Ipv4 local_ip() const { return local_ip_; }
   std::uint16_t local_port() const { return local_port_; }
+  wire::Ipv4 switch_ip() const { return {ntohl(switch_.sin_addr.s_addr)}; }
+  std::uint16_t switch_port() const { return ntohs(switch_.sin_port); }
   /// MTU of the path as the kernel knows it now.
   std::uint32_t path_mtu() const;
   /// Largest segment, a multiple of 32, that fits the path's MTU; 0 when none does.

@@ -18,8 +18,9 @@ std::optional<wire::Action> next_request(const Job& job, const Told& told) {
   return job.halted ? wire::Action::halt : wire::Action::resume;
 }
 
-wire::Client client_of(const Job& job, const Member& member) {
-  return {job.config.key, member.spec.endpoint.ip, member.spec.endpoint.udp_port};
+/// Of the switch's own requests: the requester is the switch.
+wire::Client own_client(const Job& job, const datapath::SwitchAddress& own) {
+  return {job.config.key, own.rules.ip, own.rules.udp_port};
 }
 
 Destination destination_of(const Member& member) {
@@ -65,7 +66,7 @@ void Control::State::send_outstanding(Job& job, Member& member, const Turn& turn
   request.interval = std::min(request.interval * 2, slowest_repeat);
   const wire::ControlHeader header{request.action, job.config.id, member.spec.id,
                                    request.request_id, request.nonce};
-  const wire::Client client = client_of(job, member);
+  const wire::Client client = own_client(job, config.address);
   ++counters.requests_sent;
   frames.send(request.action == wire::Action::reset
                   ? wire::write_reset(header, request.base_round, client)
@@ -80,7 +81,9 @@ void Control::State::on_member_reply(const wire::Packet& packet, datapath::PortI
   Member* const member =
       job == nullptr ? nullptr : job->members.find(place_of(packet.source, ingress));
   const auto body = wire::read_reply(packet.message.payload);
-  if (member == nullptr || !body || !tag_is_right(job->config.key, packet)) {
+  if (member == nullptr || !body ||
+      !tag_is_right(job->config.key, packet, config.address.rules.ip,
+                    config.address.rules.udp_port)) {
     ++counters.ignored;
     return;
   }
@@ -112,7 +115,7 @@ void Control::State::ask_for_contribution(Job& job, const Member& member,
   const wire::ControlHeader header{wire::Action::help, job.config.id, member.spec.id,
                                    frames.next_request_id(), frames.next_nonce(turn.now)};
   ++counters.requests_sent;
-  frames.send(wire::write_slot_request(header, slot, client_of(job, member)),
+  frames.send(wire::write_slot_request(header, slot, own_client(job, config.address)),
               destination_of(member), turn);
 }
 
@@ -121,8 +124,8 @@ void Control::State::say_leave(Job& job, const Turn& turn) {
     const wire::ControlHeader header{wire::Action::leave, job.config.id, member.spec.id,
                                      frames.next_request_id(), frames.next_nonce(turn.now)};
     ++counters.requests_sent;
-    frames.send(wire::write_plain_request(header, client_of(job, member)), destination_of(member),
-                turn);
+    frames.send(wire::write_plain_request(header, own_client(job, config.address)),
+                destination_of(member), turn);
   });
 }
 

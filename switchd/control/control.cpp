@@ -44,8 +44,11 @@ Job* Control::State::find_instance(JobId id, std::uint64_t instance) {
 
 std::uint32_t Control::State::first_base_round(const JobConfig& job_config, Time now) const {
   if (job_config.base_round) return *job_config.base_round;
-  const std::uint64_t seconds = frames.unix_microseconds(now) / microseconds_per_second;
-  return static_cast<std::uint32_t>(seconds * rounds_per_second);
+  // With the fraction of the second: two starts in one second must not use the same rounds.
+  const std::uint64_t time = frames.unix_microseconds(now);
+  return static_cast<std::uint32_t>(time / microseconds_per_second * rounds_per_second +
+                                    time % microseconds_per_second * rounds_per_second /
+                                        microseconds_per_second);
 }
 
 Job& Control::State::make_job(const JobConfig& job_config, const Turn& turn) {

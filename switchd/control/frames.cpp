@@ -5,10 +5,11 @@
 
 namespace iswitch::control {
 
-bool tag_is_right(wire::Key key, const wire::Packet& packet) {
+bool tag_is_right(wire::Key key, const wire::Packet& packet, wire::Ipv4 client,
+                  std::uint16_t client_port) {
   const Bytes payload = packet.message.payload;  // the header is right before it
   const Bytes datagram{payload.data() - wire::header_bytes, payload.size() + wire::header_bytes};
-  return wire::tag_is_right(key, datagram, packet.source.ip, packet.source.udp_port);
+  return wire::tag_is_right(key, datagram, client, client_port);
 }
 
 void FrameWriter::send(const wire::ControlDatagram& datagram, const Destination& to,

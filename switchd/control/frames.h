@@ -16,8 +16,9 @@ struct Destination {
   datapath::PortId port = 0;
 };
 
-/// The tag of a control packet that a client of ours sent.
-bool tag_is_right(wire::Key key, const wire::Packet& packet);
+/// The tag of a received control packet; the client is who made the request that it is or answers.
+bool tag_is_right(wire::Key key, const wire::Packet& packet, wire::Ipv4 client,
+                  std::uint16_t client_port);
 
 class FrameWriter {
  public:

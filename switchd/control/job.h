@@ -36,7 +36,6 @@ struct Job {
   MemberTable members;
   ReplayGuard guard;
   RateLimiter notices;
-  RateLimiter bad_tags;  ///< apart, so that forged requests do not silence notices
 
   /// A Help whose Replay is out. Help is exempt from the replay guard, so it is kept here.
   struct HelpInProgress {

@@ -46,13 +46,4 @@ void Control::State::reply_no_such_job(const Requester& who, const Turn& turn) {
   frames.send(wire::write_reply(who.header, body, client), {who.endpoint, who.ingress}, turn);
 }
 
-void Control::State::refuse_tag(Job& job, const Requester& who, const Turn& turn) {
-  if (job.bad_tags.allow(who.place(), wire::Status::bad_tag, turn.now)) {
-    reply(job, who, wire::Status::bad_tag, 0, turn);
-  } else {
-    ++counters.refused[static_cast<std::size_t>(wire::Status::bad_tag)];
-    ++counters.notices_limited;
-  }
-}
-
 }  // namespace iswitch::control

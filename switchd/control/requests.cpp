@@ -27,7 +27,8 @@ void Control::State::on_request(const wire::Packet& packet, datapath::PortId ing
   const Requester who = requester_of(packet, ingress);
   Job* const job = find_job(who.header.job);
   if (job == nullptr) return reply_no_such_job(who, turn);
-  if (!tag_is_right(job->config.key, packet)) return refuse_tag(*job, who, turn);
+  if (!tag_is_right(job->config.key, packet, packet.source.ip, packet.source.udp_port))
+    return reply(*job, who, wire::Status::bad_tag, 0, turn);
   const bool guarded = ReplayGuard::covers(who.header.action);
   if (guarded && repeated_or_replayed(*job, who, turn)) return;
   if (who.header.action != wire::Action::join) {

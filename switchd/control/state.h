@@ -87,7 +87,6 @@ struct Control::State {
   void reply(Job& job, const Requester& who, wire::Status status, std::uint64_t missing,
              const Turn& turn);
   void reply_no_such_job(const Requester& who, const Turn& turn);
-  void refuse_tag(Job& job, const Requester& who, const Turn& turn);
 
   // ---- the datapath's state (slots.cpp)
   /// Does whatever the job's slots need next, or tells that they need nothing.

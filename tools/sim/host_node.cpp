@@ -16,6 +16,8 @@ void HostNode::start(agent::EngineOptions options) {
   const Time now = world_.now();
   options.own_ip = spec_.endpoint.ip;
   options.own_port = spec_.endpoint.udp_port;
+  options.switch_ip = spec_.switch_endpoint.ip;
+  options.switch_port = spec_.switch_endpoint.udp_port;
   options.receive_datagrams = spec_.receive_datagrams;
   options.start_time = now;
   options.start_unix_microseconds =

@@ -347,7 +347,10 @@ void Bench::member_reply(const Client& from, const Sent& request, Status status)
   body.member = from.id;
   const wire::ControlHeader header{request.action, request.job, from.id, request.request_id,
                                    request.nonce};
-  deliver(from, wire::write_reply(header, body, from.as_client()));
+  // The requester was the switch.
+  deliver(from, wire::write_reply(
+                    header, body,
+                    {from.key, switch_address().rules.ip, switch_address().rules.udp_port}));
 }
 
 void Bench::notice(datapath::Notice::Kind kind, const Client& about, std::uint32_t segment,

@@ -265,7 +265,11 @@ void RandomRun::obey(Agent& agent, const Sent& request) {
 
 void RandomRun::check(const Sent& sent) {
   const auto key = configs_[sent.job - 1U].key;
-  if (!wire::tag_is_right(key, sent.datagram, sent.to.ip, sent.to.udp_port)) wrong("tag");
+  const bool tagged = sent.is_reply
+                          ? wire::tag_is_right(key, sent.datagram, sent.to.ip, sent.to.udp_port)
+                          : wire::tag_is_right(key, sent.datagram, switch_address().rules.ip,
+                                               switch_address().rules.udp_port);
+  if (!tagged) wrong("tag");
   if (sent.is_reply && sent.request_id != 0) {
     check_reply(sent);
   } else {

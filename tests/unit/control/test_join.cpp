@@ -74,14 +74,17 @@ TEST_CASE("the first base_round is the config's, or 65536 a second since 1970", 
   CHECK(bench.join(b)->base_round() == 0xFFFF'FFFE);
   // A reset over the wrap of rounds.
   CHECK(bench.reset(b)->base_round() == 0);
-  bench.now += 10 * second;
+  bench.now += 10 * second + 250 * millisecond;  // the fraction counts as well
+  const auto since_start = static_cast<std::uint64_t>((bench.now - start_time) / microsecond);
   std::string error = "not called";
   bench.control.add_job(job_config(3, 1), bench.now, bench.effects,
                         [&](const control::OperatorReply& reply) { error = reply.error; });
   bench.settle();
   CHECK(error.empty());
   Client c = client(0, 3);
-  CHECK(bench.join(c)->base_round() == first_base + 10 * 65536);
+  CHECK(bench.join(c)->base_round() ==
+        first_base + static_cast<std::uint32_t>(since_start * 65536 / 1'000'000));
+  CHECK(since_start >= 10'250'000);
 }
 
 TEST_CASE("what a Join is refused for", "[control][join]") {

@@ -21,8 +21,8 @@ TEST_CASE("what is passed on carries the member's id, a request id and a right t
     CHECK(got[0].nonce >= start_unix_seconds * 1'000'000);
     CHECK(got[0].to == member.endpoint);
     CHECK(got[0].port == member.ingress);
-    CHECK(wire::tag_is_right(config.key, got[0].datagram, member.endpoint.ip,
-                             member.endpoint.udp_port));
+    CHECK(wire::tag_is_right(config.key, got[0].datagram, switch_address().rules.ip,
+                             switch_address().rules.udp_port));
   }
 }
 

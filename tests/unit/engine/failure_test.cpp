@@ -196,7 +196,7 @@ TEST_CASE("a Reset fails what is outstanding, once, and is answered each time",
   hand.barrier();
   hand.sent();
   const auto header = hand.request_header(wire::Action::reset);
-  const auto reset = wire::write_reset(header, 110, hand.client());
+  const auto reset = wire::write_reset(header, 110, hand.asking_switch());
   hand.receive(reset);
   CHECK(hand.completion().error.code == ErrorCode::job_reset);
   CHECK(hand.completion().error.code == ErrorCode::job_reset);
@@ -263,14 +263,14 @@ TEST_CASE("requests of the switch: replays are refused, forgeries ignored", "[en
   const auto early = hand.request_header(wire::Action::halt);
   hand.request(wire::Action::resume);
   hand.sent();
-  hand.receive(wire::write_plain_request(early, hand.client()));
+  hand.receive(wire::write_plain_request(early, hand.asking_switch()));
   auto sent = hand.sent();
   REQUIRE(sent.size() == 1);
   CHECK(wire::read_reply(sent[0].body())->status == wire::Status::replayed_nonce);
   CHECK(hand.engine.state() == EngineState::running);
   const std::vector<std::uint8_t> wrong(16, 8);
   hand.receive(wire::write_plain_request(hand.request_header(wire::Action::halt),
-                                         {wrong, options.own_ip, options.own_port}));
+                                         {wrong, options.switch_ip, options.switch_port}));
   CHECK(hand.sent().empty());
   CHECK(hand.engine.state() == EngineState::running);
 }
@@ -534,11 +534,11 @@ TEST_CASE("damaged datagrams do no harm", "[engine][failure]") {
     switch (random() % 4) {
       case 0:
         bytes = control(
-            wire::write_reset(hand.request_header(wire::Action::reset), 500, hand.client()));
+            wire::write_reset(hand.request_header(wire::Action::reset), 500, hand.asking_switch()));
         break;
       case 1:
-        bytes = control(
-            wire::write_plain_request(hand.request_header(wire::Action::leave), hand.client()));
+        bytes = control(wire::write_plain_request(hand.request_header(wire::Action::leave),
+                                                  hand.asking_switch()));
         break;
       case 2:
         bytes = control(wire::write_reply({.action = wire::Action::ping,

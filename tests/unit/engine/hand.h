@@ -42,6 +42,8 @@ class Hand {
     options.job = 7;
     options.own_ip = {0x0A4D0001};
     options.own_port = 40001;
+    options.switch_ip = {0x0A4D00FE};
+    options.switch_port = 17170;
     options.incarnation = 0xABCD;
     options.start_unix_microseconds = 1'700'000'000'000'000;
     return options;
@@ -81,8 +83,8 @@ class Hand {
           if (!message.payload.empty())
             std::memcpy(datagram.floats.data(), message.payload.data(), message.payload.size());
         } else {
-          REQUIRE(
-              wire::tag_is_right(options.key, datagram.bytes, options.own_ip, options.own_port));
+          const auto& who = message.header.type == wire::Type::reply ? asking_switch() : client();
+          REQUIRE(wire::tag_is_right(options.key, datagram.bytes, who.ip, who.udp_port));
         }
         all.push_back(std::move(datagram));
       }
@@ -115,6 +117,9 @@ class Hand {
   }
 
   wire::Client client() const { return {options.key, options.own_ip, options.own_port}; }
+  wire::Client asking_switch() const {
+    return {options.key, options.switch_ip, options.switch_port};
+  }
 
   void reply(const SentDatagram& request, const wire::ReplyBody& body) {
     receive(wire::write_reply({.action = static_cast<wire::Action>(request.header.flags),
@@ -152,14 +157,14 @@ class Hand {
             .nonce = ++switch_nonce};
   }
   void request(wire::Action action) {
-    receive(wire::write_plain_request(request_header(action), client()));
+    receive(wire::write_plain_request(request_header(action), asking_switch()));
   }
   void request_reset(std::uint32_t base_round) {
-    receive(wire::write_reset(request_header(wire::Action::reset), base_round, client()));
+    receive(wire::write_reset(request_header(wire::Action::reset), base_round, asking_switch()));
   }
   void request_help(std::uint32_t segment, std::uint32_t round) {
-    receive(
-        wire::write_slot_request(request_header(wire::Action::help), {segment, round}, client()));
+    receive(wire::write_slot_request(request_header(wire::Action::help), {segment, round},
+                                     asking_switch()));
   }
 
   std::vector<std::uint8_t> result_bytes(std::uint32_t segment, std::uint32_t round,
