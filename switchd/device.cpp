@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <system_error>
 
 namespace iswitch::switchd {
 namespace {
@@ -92,6 +94,19 @@ const std::string* Device::argument(std::string_view key) const {
   const auto found = std::find_if(arguments.begin(), arguments.end(),
                                   [&](const auto& argument) { return argument.first == key; });
   return found == arguments.end() ? nullptr : &found->second;
+}
+
+std::uint32_t Device::largest_frame(std::uint32_t mtu) const {
+  constexpr std::uint32_t ethernet_room = 18;  // header and a check sequence that some ports leave
+  std::uint32_t bytes = mtu + ethernet_room;
+  const std::string* ring_frame = argument("framesz");
+  if (!is("net_af_packet") || ring_frame == nullptr) return bytes;
+  std::uint32_t frame = 0;
+  const auto* const end = ring_frame->data() + ring_frame->size();
+  if (std::from_chars(ring_frame->data(), end, frame).ec == std::errc{} && frame <= 65536) {
+    bytes = std::max(bytes, frame);
+  }
+  return bytes;
 }
 
 std::string Device::kernel_interface() const {

@@ -23,6 +23,9 @@ struct Device {
       std::string_view driver) const;  ///< "net_af_packet" for net_af_packet0 and net_af_packet_x
   /// The value of an argument, or nothing.
   const std::string* argument(std::string_view key) const;
+  /// Bytes that the device may write into one receive buffer. net_af_packet insists on room for a
+  /// whole ring frame, whatever the MTU.
+  std::uint32_t largest_frame(std::uint32_t mtu) const;
   /// The kernel interface behind it, empty where there is none.
   std::string kernel_interface() const;
   /// What no two ports may have in common: the name, the kernel interface.

@@ -11,8 +11,6 @@ namespace {
 constexpr std::uint32_t headroom = 128;  // RTE_PKTMBUF_HEADROOM
 constexpr std::uint32_t mbuf_overhead =
     256;  // struct rte_mbuf, mempool header and trailer, rounded up
-constexpr std::uint32_t ethernet_room =
-    18;  // header and a frame check sequence that some ports leave
 // One lcore's mempool cache and one burst from every port, per pool.
 constexpr std::uint32_t cache_slack = 512 + 256;
 constexpr std::uint32_t burst = 64;
@@ -52,7 +50,7 @@ MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobCon
     transmit += depth.transmit + burst;
   }
   MemoryPlan plan;
-  plan.frame_bytes = round_up(headroom + std::max(2048u, wish.largest_mtu + ethernet_room), 64);
+  plan.frame_bytes = round_up(headroom + std::max(2048u, wish.largest_frame), 64);
   plan.frame_buffers =
       wish.frame_buffers != 0 ? wish.frame_buffers : receive + transmit + cache_slack;
   plan.header_bytes = round_up(headroom + wire::payload_offset, 64);

@@ -32,7 +32,7 @@ struct MemoryPlan {
 };
 
 struct MemoryWish {
-  std::uint32_t largest_mtu = 1500;
+  std::uint32_t largest_frame = 1518;  ///< bytes that a port may write into one buffer
   std::uint32_t largest_segment = 1440;
   std::vector<QueueDepth> ports;
   std::uint32_t frame_buffers = 0;    ///< 0: derived

@@ -65,8 +65,8 @@ std::string Dataplane::open_all(const Config& config) {
                 list(allowed), ")");
   }
   const CpuPlan cpus = plan_cpus(allowed, config.poller_cpu ? *config.poller_cpu : -1);
-  std::string error = plan(config);
-  if (error.empty()) error = complete_devices(config);
+  std::string error = complete_devices(config);
+  if (error.empty()) error = plan(config);
   if (!error.empty()) return error;
 
   EalWish wish;
@@ -96,9 +96,9 @@ std::string Dataplane::open_all(const Config& config) {
 
 std::string Dataplane::plan(const Config& config) {
   MemoryWish wish;
-  wish.largest_mtu = 0;
-  for (const PortConfig& port : config.ports) {
-    wish.largest_mtu = std::max<std::uint32_t>(wish.largest_mtu, port.mtu);
+  for (std::size_t i = 0; i < config.ports.size(); ++i) {
+    wish.largest_frame =
+        std::max(wish.largest_frame, devices_[i].largest_frame(config.ports[i].mtu));
   }
   wish.largest_segment = largest_segment(config.ports);
   wish.ports.assign(config.ports.size(), {queue_depth, queue_depth});

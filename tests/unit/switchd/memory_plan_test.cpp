@@ -21,7 +21,7 @@ TEST_CASE("pools hold what queues and jobs can hold at once") {
   control::JobConfig job;
   job.members = 4;
   MemoryWish wish;
-  wish.largest_mtu = 9000;
+  wish.largest_frame = 9018;
   wish.largest_segment = 8928;
   wish.ports = {{1024, 1024}, {1024, 512}};
   const MemoryPlan plan = plan_memory(wish, {job});
