@@ -1199,7 +1199,7 @@ def fragments(w):
     yield "later fragment", w.frame(good, fragment=later), "parse_drop_fragment"
     yield "later fragment whose data looks like another port", w.frame(good, destination=(client.SWITCH_IP, 53), fragment=later), \
         "parse_drop_fragment"
-    yield "first fragment to port 53", w.frame(good, destination=(client.SWITCH_IP, 53), fragment=first), "l2_drop_to_self"
+    yield "first fragment to port 53", w.frame(good, destination=(client.SWITCH_IP, 53), fragment=first), "parse_drop_fragment"
     yield "later fragment to another address", w.frame(good, destination=("10.77.0.253", client.PORT), fragment=later), "l2_drop_to_self"
 
 
