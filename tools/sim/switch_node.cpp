@@ -131,10 +131,8 @@ void SwitchNode::start() {
   config.address.rules.ports = spec_.shards;
   config.shards = spec_.shards;
   config.start_time = now;
-  // A daemon takes some time to start: two lives never share a second.
-  config.start_unix_microseconds = spec_.unix_microseconds +
-                                   static_cast<std::uint64_t>(now / microsecond) +
-                                   std::uint64_t{life_} * 1'000'000;
+  config.start_unix_microseconds =
+      spec_.unix_microseconds + static_cast<std::uint64_t>(now / microsecond);
   auto jobs = spec_.jobs;
   // A fixed base round is for the first life: a second one that used the same rounds again could
   // not tell a late contribution to the first from its own.
