@@ -21,7 +21,7 @@ Model::Request request_of(const wire::ControlHeader& header) {
 
 }  // namespace
 
-RandomRun::RandomRun(std::uint64_t seed) : random_(seed), seed_(seed) {
+RandomRun::RandomRun(std::uint64_t seed) : random_(seed) {
   const auto shards = static_cast<std::uint16_t>(1 + dice(3));
   for (const wire::JobId id : {1, 2}) {
     JobConfig config = job_config(id, static_cast<std::uint16_t>(1 + dice(4)));

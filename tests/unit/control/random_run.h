@@ -81,7 +81,6 @@ class RandomRun {
   void check_agents_at_rest();
 
   std::mt19937_64 random_;
-  std::uint64_t seed_;
   std::vector<JobConfig> configs_;
   std::unique_ptr<Bench> bench_;
   std::vector<Agent> agents_;
