@@ -195,7 +195,7 @@ void AdminServer::next_request(ClientId id) {
   for (Client* client = find(id); client != nullptr; client = find(id)) {
     if (client->busy || client->streaming || client->leaving) return update(*client);
     const std::size_t end = client->input.find('\n');
-    if (end == std::string::npos || end > longest_line) {
+    if (end > longest_line) {  // npos too: no whole line yet
       if (client->input.size() > longest_line) {
         client->output += refusal_long;
         client->leaving = true;
@@ -208,11 +208,11 @@ void AdminServer::next_request(ClientId id) {
     const std::string line = client->input.substr(0, end);
     client->input.erase(0, end + 1);
     client->busy = true;
-    handler_(id, line, [this, id](std::string reply) { respond(id, std::move(reply)); });
+    handler_(id, line, [this, id](const std::string& reply) { respond(id, reply); });
   }
 }
 
-void AdminServer::respond(ClientId id, std::string line) {
+void AdminServer::respond(ClientId id, const std::string& line) {
   Client* client = find(id);
   if (client == nullptr) return;
   client->busy = false;

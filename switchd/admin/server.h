@@ -58,7 +58,7 @@ class AdminServer {
   void on_event(ClientId id, std::uint32_t events);
   bool read_some(Client& client);
   void next_request(ClientId id);
-  void respond(ClientId id, std::string line);
+  void respond(ClientId id, const std::string& line);
   /// False when the client is gone.
   bool write_some(Client& client);
   void drop(ClientId id);

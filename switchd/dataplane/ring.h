@@ -16,8 +16,10 @@ template <class T>
 class Ring {
   static_assert(std::is_trivially_copyable_v<T>, "values are copied as bytes");
   // rte_ring copies whole 32-bit words.
+  // T may be a pointer, and it is the pointer that is passed on.
+  static constexpr std::size_t value_bytes = sizeof(T);  // NOLINT(bugprone-sizeof-expression)
   struct alignas(8) Slot {
-    std::uint8_t bytes[(sizeof(T) + 7) / 8 * 8];
+    std::uint8_t bytes[(value_bytes + 7) / 8 * 8];
   };
 
  public:
@@ -34,7 +36,7 @@ class Ring {
   /// False: full, nothing put.
   bool put(const T& value) {
     Slot slot;
-    std::memcpy(slot.bytes, &value, sizeof(T));
+    std::memcpy(slot.bytes, &value, value_bytes);
     return rte_ring_sp_enqueue_elem(ring_, &slot, sizeof(Slot)) == 0;
   }
   /// False: empty.
@@ -42,7 +44,7 @@ class Ring {
     if (rte_ring_empty(ring_)) return false;
     Slot slot;
     if (rte_ring_sc_dequeue_elem(ring_, &slot, sizeof(Slot)) != 0) return false;
-    std::memcpy(&value, slot.bytes, sizeof(T));
+    std::memcpy(&value, slot.bytes, value_bytes);
     return true;
   }
   bool empty() const { return rte_ring_empty(ring_) != 0; }
