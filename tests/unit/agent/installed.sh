@@ -20,17 +20,12 @@ libs=$(pkg-config --libs iswitch-agent)
 static=$(pkg-config --static --libs iswitch-agent |
   sed 's/-liswitch-agent/-Wl,-Bstatic -liswitch-agent -Wl,-Bdynamic/')
 
-# Sanitizers of the build must be linked by its users too.
-sanitize=
-if nm -D "$lib/libiswitch-agent.so" | grep -q ' U __asan_init'; then sanitize=-fsanitize=address,undefined; fi
-if nm -D "$lib/libiswitch-agent.so" | grep -q ' U __tsan_init'; then sanitize=-fsanitize=thread; fi
-
 cd "$root"
 strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
-$cxx -std=c++20 $strict $sanitize $cflags "$sources/installed.cpp" -o cpp_shared $libs
-$cxx -std=c++20 $strict $sanitize $cflags "$sources/installed.cpp" -o cpp_static $static
-$cc -std=c11 $strict $sanitize $cflags "$sources/installed.c" -o c_shared $libs
-$cc -std=c11 $strict $sanitize $cflags "$sources/installed.c" -o c_static $static
+$cxx -std=c++20 $strict $cflags "$sources/installed.cpp" -o cpp_shared $libs
+$cxx -std=c++20 $strict $cflags "$sources/installed.cpp" -o cpp_static $static
+$cc -std=c11 $strict $cflags "$sources/installed.c" -o c_shared $libs
+$cc -std=c11 $strict $cflags "$sources/installed.c" -o c_static $static
 readelf -d cpp_shared | grep -q 'NEEDED.*libiswitch-agent.so.0]' || fail "soname is not libiswitch-agent.so.0"
 readelf -d c_static | grep -q 'libiswitch-agent' && fail "the static program needs the shared library"
 for program in cpp_shared c_shared; do
