@@ -29,6 +29,30 @@ PartialSum header_sum(const Header& header) {
 
 }  // namespace
 
+void ResultMessage::set(const ResultFields& fields) {
+  job = fields.job;
+  flags = fields.flags;
+  workers = fields.workers;
+  round = fields.round;
+  segment = fields.segment;
+  members = fields.members;
+  payload_bytes = fields.payload_bytes;
+  payload_sum = fields.payload_sum;
+  const Header header{.type = Type::result,
+                      .flags = flags,
+                      .job = job,
+                      .member = workers,
+                      .round = round,
+                      .segment = segment,
+                      .set = members};
+  write_header(header, header_.data());
+  const auto udp_length = static_cast<std::uint16_t>(udp_bytes + header_bytes + payload_bytes);
+  udp_length_ = __builtin_bswap16(udp_length);
+  total_length_ = __builtin_bswap16(static_cast<std::uint16_t>(ipv4_bytes + udp_length));
+  // The length counts twice: in the pseudo header and in the UDP header.
+  sum_ = payload_sum + memory_order(fold(header_sum(header) + 2 * PartialSum{udp_length}));
+}
+
 ResultTemplate::ResultTemplate(const Route& route, std::uint16_t member_shards, bool udp_checksum)
     : port_(route.to.udp_port),
       shards_(member_shards == 0 ? std::uint16_t{1} : member_shards),
@@ -41,36 +65,23 @@ ResultTemplate::ResultTemplate(const Route& route, std::uint16_t member_shards, 
                 partial_sum({bytes_.data() + source_port_at, 2});
 }
 
-void ResultTemplate::write(const ResultFields& result, std::uint8_t* out) const {
-  const auto udp_length =
-      static_cast<std::uint16_t>(udp_bytes + header_bytes + result.payload_bytes);
-  const auto total_length = static_cast<std::uint16_t>(ipv4_bytes + udp_length);
+void ResultTemplate::write(const ResultMessage& result, std::uint8_t* out) const {
   // Most members are workers: spare them the division.
   const auto shard = static_cast<std::uint16_t>(shards_ == 1 ? 0 : result.segment % shards_);
-  const auto port = static_cast<std::uint16_t>(port_ + shard);
-  const Header header{.type = Type::result,
-                      .flags = result.flags,
-                      .job = result.job,
-                      .member = result.workers,
-                      .round = result.round,
-                      .segment = result.segment,
-                      .set = result.members};
+  const std::uint16_t port = __builtin_bswap16(static_cast<std::uint16_t>(port_ + shard));
 
   std::memcpy(out, bytes_.data(), encapsulation_bytes);
-  store_be16(out + total_length_at, total_length);
-  const std::uint16_t ip_checksum = checksum_field(ip_sum_ + memory_order(total_length));
-  std::memcpy(out + ip_checksum_at, &ip_checksum, sizeof ip_checksum);
-  store_be16(out + destination_port_at, port);
-  store_be16(out + udp_length_at, udp_length);
-  write_header(header, out + encapsulation_bytes);
+  std::memcpy(out + encapsulation_bytes, result.header_.data(), header_bytes);
+  const std::uint16_t ip_checksum = checksum_field(ip_sum_ + result.total_length_);
+  std::memcpy(out + total_length_at, &result.total_length_, 2);
+  std::memcpy(out + ip_checksum_at, &ip_checksum, 2);
+  std::memcpy(out + destination_port_at, &port, 2);
+  std::memcpy(out + udp_length_at, &result.udp_length_, 2);
   if (!udp_checksum_) return;
 
-  // The length counts twice: in the pseudo header and in the UDP header.
-  const PartialSum big_endian = header_sum(header) + port + 2 * PartialSum{udp_length};
-  const std::uint16_t checksum =
-      checksum_field(pseudo_sum_ + result.payload_sum + memory_order(fold(big_endian)));
+  const std::uint16_t checksum = checksum_field(pseudo_sum_ + result.sum_ + port);
   const std::uint16_t field = checksum == 0 ? 0xFFFF : checksum;
-  std::memcpy(out + udp_checksum_at, &field, sizeof field);
+  std::memcpy(out + udp_checksum_at, &field, 2);
 }
 
 }  // namespace iswitch::wire

@@ -21,6 +21,23 @@ struct ResultFields {
   PartialSum payload_sum = 0;  ///< partial_sum of the payload; 0 where checksums are off
 };
 
+/// A result's fields with what all its copies share worked out once: the iSwitch header's bytes,
+/// the lengths, and the checksum's part of both and the payload.
+class ResultMessage : public ResultFields {
+ public:
+  ResultMessage() = default;
+  explicit ResultMessage(const ResultFields& fields) { set(fields); }
+  /// In place, since a copy of what has just been written would stall on the store buffer.
+  void set(const ResultFields& fields);
+
+ private:
+  friend class ResultTemplate;
+  PartialSum sum_ = 0;
+  std::array<std::uint8_t, header_bytes> header_{};
+  std::uint16_t total_length_ = 0;  // these two in memory order
+  std::uint16_t udp_length_ = 0;
+};
+
 /// Everything of a member's 64 header bytes that does not change from result to result, and the
 /// partial sums of it. Built when the member joins.
 class ResultTemplate {
@@ -31,7 +48,10 @@ class ResultTemplate {
   ResultTemplate(const Route& route, std::uint16_t member_shards, bool udp_checksum);
 
   /// Writes bytes [0, 64) of the frame: Ethernet, IPv4, UDP and iSwitch header, checksums right.
-  void write(const ResultFields& result, std::uint8_t* out) const;
+  void write(const ResultMessage& result, std::uint8_t* out) const;
+  void write(const ResultFields& result, std::uint8_t* out) const {
+    write(ResultMessage(result), out);
+  }
 
  private:
   std::array<std::uint8_t, encapsulation_bytes> bytes_{};

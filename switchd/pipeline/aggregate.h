@@ -272,17 +272,17 @@ class Aggregator {
     Outgoing<Handle>& out = outbox_.list[outbox_.count++];
     out.copies = to.copies;
     out.again = to.again;
-    out.delivery = {.fields = {.job = job.spec.id,
-                               .flags = kept.flags,
-                               .workers = kept.workers,
-                               .round = round,
-                               .segment = place_.segment(index),
-                               .members = kept.members,
-                               .payload_bytes = kept.bytes,
-                               .payload_sum = kept.checksum},
-                    .payload = kept.payload,
-                    .to = to.mask,
-                    .destinations = job.destinations.data()};
+    out.delivery.fields.set({.job = job.spec.id,
+                             .flags = kept.flags,
+                             .workers = kept.workers,
+                             .round = round,
+                             .segment = place_.segment(index),
+                             .members = kept.members,
+                             .payload_bytes = kept.bytes,
+                             .payload_sum = kept.checksum});
+    out.delivery.payload = kept.payload;
+    out.delivery.to = to.mask;
+    out.delivery.destinations = job.destinations.data();
     job.stats->add(JobCounter::copies, to.copies);
     job.stats->add(JobCounter::copied_bytes, std::uint64_t{to.copies} * kept.bytes);
   }

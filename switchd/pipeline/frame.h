@@ -36,7 +36,7 @@ struct Destination {
 /// out)` makes the copy's 64 header bytes.
 template <class Handle>
 struct Delivery {
-  wire::ResultFields fields;
+  wire::ResultMessage fields;
   Handle payload{};  ///< null when the result is empty
   MemberMask to = 0;
   const Destination* destinations = nullptr;  ///< indexed by member id
