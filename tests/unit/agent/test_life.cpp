@@ -148,15 +148,14 @@ TEST_CASE("one operation is waited for by many threads, with and without a threa
   });
   REQUIRE(problem.empty());
   std::vector<std::vector<float>> data(ranks, std::vector<float>(30'000, 2.0F));
-  std::vector<Handle> handles;
-  handles.push_back(agents[0]->all_reduce(data[0], data[0]));
-  CHECK_FALSE(handles[0].wait_for(20ms));
-  CHECK_FALSE(handles[0].done());
+  Handle first = agents[0]->all_reduce(data[0], data[0]);
+  CHECK_FALSE(first.wait_for(20ms));
+  CHECK_FALSE(first.done());
   std::vector<std::thread> waiters;
   std::atomic<int> well{0};
   for (int i = 0; i < 4; ++i) {
     waiters.emplace_back([&, i] {
-      Handle mine = handles[0];
+      Handle mine = first;
       if (i == 3) {
         for (int k = 0; k < 200 && !mine.done(); ++k) agents[0]->progress(1ms);
       }
@@ -165,8 +164,7 @@ TEST_CASE("one operation is waited for by many threads, with and without a threa
       if (!mine.wait()) ++well;
     });
   }
-  handles.push_back(agents[1]->all_reduce(data[1], data[1]));
-  CHECK_FALSE(handles[1].wait());
+  CHECK_FALSE(agents[1]->all_reduce(data[1], data[1]).wait());
   for (std::thread& waiter : waiters) waiter.join();
   CHECK(well == 4);
   CHECK(data[0] == std::vector<float>(30'000, 4.0F));
@@ -287,15 +285,21 @@ TEST_CASE("a child that lives on does not keep the member's port") {
   auto joined = Agent::join(options);
   REQUIRE(joined);
   const std::uint16_t port = on.job(1).members.at(0).spec.endpoint.udp_port;
-  int end[2];
+  int up[2], end[2];
+  REQUIRE(pipe(up) == 0);
   REQUIRE(pipe(end) == 0);
   const pid_t child = fork();
   if (child == 0) {
     char byte = 0;
     close(end[1]);
+    static_cast<void>(!write(up[1], &byte, 1));
     static_cast<void>(!read(end[0], &byte, 1));  // until the parent is done
     _exit(0);
   }
+  char byte = 0;
+  REQUIRE(read(up[0], &byte, 1) == 1);
+  close(up[0]);
+  close(up[1]);
   (*joined).reset();
   options.local_port = port;
   auto again = Agent::join(options);

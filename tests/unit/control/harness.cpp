@@ -243,7 +243,8 @@ control::SwitchConfig switch_config(std::uint16_t shards) {
 
 }  // namespace
 
-Bench::Bench(std::vector<JobConfig> jobs, std::uint16_t shards, bool answering_from_the_start)
+Bench::Bench(const std::vector<JobConfig>& jobs, std::uint16_t shards,
+             bool answering_from_the_start)
     : datapath(shards),
       control(switch_config(shards), jobs, start_time, effects),
       answering(answering_from_the_start) {

@@ -121,7 +121,7 @@ datapath::ControlFrame frame_of(const Client& from, const wire::ControlDatagram&
 
 class Bench {
  public:
-  explicit Bench(std::vector<JobConfig> jobs = {job_config()}, std::uint16_t shards = 1,
+  explicit Bench(const std::vector<JobConfig>& jobs = {job_config()}, std::uint16_t shards = 1,
                  bool answering_from_the_start = true);
 
   Time now = start_time;
