@@ -2,8 +2,9 @@
 // only, so that the daemon sends them through rings, the simulator through its event queue, and a
 // driver turns them into register writes. Pure: depends on wire/ alone.
 //
-// Threads in the daemon: control makes orders and reads answers; one lcore executes an order against
-// its shard and fills the answer. Every order goes to every shard; control counts the answers.
+// Threads in the daemon: control makes orders and reads answers; one lcore executes an order
+// against its shard and fills the answer. Every order goes to every shard; control counts the
+// answers.
 #pragma once
 
 #include <array>
@@ -36,7 +37,8 @@ struct JobSpec {
   JobId id = 0;
   wire::Mode mode = wire::Mode::sync;
   wire::DataType data_type = wire::DataType::float32;
-  std::uint32_t slots = 1024;  ///< of the whole job; shard s owns the segments with segment mod shards = s
+  std::uint32_t slots =
+      1024;  ///< of the whole job; shard s owns the segments with segment mod shards = s
   std::uint32_t segment_bytes = 1440;
   std::uint16_t history = 1;  ///< results kept a slot, the last one included
   bool udp_checksum = true;   ///< of results
@@ -102,8 +104,8 @@ struct ListSlots {
 struct Order {
   std::uint64_t number = 0;  ///< grows by one; answers carry it
   JobId job = 0;
-  std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, SetThreshold, Force, Replay,
-               ListSlots>
+  std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, SetThreshold, Force,
+               Replay, ListSlots>
       what;
 };
 
@@ -130,7 +132,7 @@ struct OpenSlot {
 struct Answer {
   std::uint64_t number = 0;
   std::uint16_t shard = 0;
-  bool ok = true;  ///< false: no such job here, or no memory for its tables
+  bool ok = true;                   ///< false: no such job here, or no memory for its tables
   std::uint32_t highest_round = 0;  ///< Stop; base_round - 1 where nothing was seen
   SlotState slot = SlotState::not_mine;
   MemberMask missing = 0;
