@@ -36,7 +36,7 @@ constexpr std::chrono::milliseconds timeout_slack{100};
 
 /// Steady-clock time points may not overflow: a year away is never.
 std::chrono::steady_clock::time_point time_point(Time time) {
-  constexpr Time year = 365 * 24 * 3600 * second;
+  constexpr Time year = second * 3600 * 24 * 365;
   const Time bounded = std::min(time, monotonic_now() + year);
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(bounded));
 }

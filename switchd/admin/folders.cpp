@@ -27,12 +27,12 @@ bool is_private(const std::string& folder) {
 }  // namespace
 
 std::string usable_admin_folder(std::string& error) {
-  if (const std::string folder = "/run/iswitch"; usable(folder, 0755)) return folder;
+  if (std::string folder = "/run/iswitch"; usable(folder, 0755)) return folder;
   const char* user = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe)
   if (user != nullptr && *user == '/') {
-    if (const std::string folder = text(user, "/iswitch"); usable(folder, 0700)) return folder;
+    if (std::string folder = text(user, "/iswitch"); usable(folder, 0700)) return folder;
   }
-  const std::string folder = text("/tmp/iswitch-", geteuid());
+  std::string folder = text("/tmp/iswitch-", geteuid());
   if (usable(folder, 0700) && is_private(folder)) return folder;
   error = text(
       "no folder for the admin socket: /run/iswitch and XDG_RUNTIME_DIR are not writable, and ",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "switchd/pipeline/counters.h"
 
@@ -185,9 +186,9 @@ bool Checks::judge_element(const Ending& ending, const JobRules& rules, std::uin
     // The number of workers divided by is the segment's own, so it is found by trying.
     for (unsigned n = rules.full ? rules.ranks : 1; n <= rules.ranks && !found; ++n) {
       const double c = coefficient(operation, element);
-      const double sum =
-          c *
-          static_cast<double>(static_cast<std::int64_t>(static_cast<double>(value) * n / c + 0.5));
+      const double parts = static_cast<double>(value) * n / c;
+      if (!(parts >= 0 && parts < 1e6)) break;  // NaN as well
+      const double sum = c * static_cast<double>(std::lround(parts));
       const auto exact = static_cast<float>(sum);
       const auto count = static_cast<float>(n);
       if (exact / count != value && exact * (1.0F / count) != value) continue;

@@ -1,5 +1,6 @@
 #include "tools/sim/gradient.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -100,7 +101,7 @@ std::string explain(const Operation& operation, std::uint32_t element, float val
     return where + ": ranks were added " + counts + " times";
   }
   for (unsigned job = 0; job < 4; ++job) {
-    const auto whole = static_cast<std::uint32_t>(value > 0 ? value : 0);
+    const auto whole = static_cast<std::uint32_t>(value > 0 && value < 1e9F ? value : 0);
     const std::uint32_t low = whole & 0xFFU;
     if (job != operation.job_number % 4 && low > job * 64 && low < (job + 1) * 64 &&
         static_cast<float>(whole) == value) {

@@ -33,8 +33,9 @@ struct SwitchNode::Sink {
   std::span<const Received> burst;
 
   void forward(unsigned index, datapath::PortMask ports) {
-    for (datapath::PortId port = 0; port < node.ports_.size(); ++port) {
-      if (((ports >> port) & 1U) != 0) transmit(port, burst[index].frame);
+    for (std::size_t port = 0; port < node.ports_.size(); ++port) {
+      if (((ports >> port) & 1U) != 0)
+        transmit(static_cast<datapath::PortId>(port), burst[index].frame);
     }
   }
   void transmit(datapath::PortId port, const FrameRef& frame) {
@@ -280,7 +281,7 @@ void SwitchNode::poll(unsigned index) {
 
 void SwitchNode::execute(unsigned index) {
   Shard& shard = shards_[index];
-  const datapath::Order order = std::move(shard.orders.front());
+  const datapath::Order order = shard.orders.front();
   shard.orders.pop_front();
   world_.trace.add(world_.now(), What::order, number_,
                    static_cast<std::uint32_t>(order.what.index()), order.job);

@@ -131,9 +131,8 @@ std::vector<std::string> sockets_found() {
 }
 
 std::vector<std::string> socket_candidates(const std::string& name) {
-  std::vector<std::string> candidates;
-  for (const std::string& folder : default_folders())
-    candidates.push_back(folder + "/" + name + ".sock");
+  std::vector<std::string> candidates = default_folders();
+  for (std::string& folder : candidates) folder.append("/").append(name).append(".sock");
   return candidates;
 }
 

@@ -76,11 +76,13 @@ View time(std::string heading, const char* key) {
 std::string table_text(const json& reply, const char* list, const std::vector<View>& views,
                        const std::string& nothing) {
   std::vector<Table::Column> columns;
+  columns.reserve(views.size());
   for (const View& view : views) columns.push_back(view.column);
   Table table(columns);
   if (const auto rows = reply.find(list); rows != reply.end() && rows->is_array()) {
     for (const json& row : *rows) {
       std::vector<std::string> cells;
+      cells.reserve(views.size());
       for (const View& view : views) cells.push_back(view.cell(row));
       table.add(std::move(cells));
     }
