@@ -165,13 +165,15 @@ void Chaos::perform(Act act, ChaosJob& job) {
                            });
       });
       break;
-    case Act::force_by_member:
+    case Act::force_by_member: {
       if (engine == nullptr) break;
-      engine->request_force(static_cast<std::uint32_t>(random_.below(job.slots)),
-                            engine->job().base_round + static_cast<std::uint32_t>(random_.below(4)),
-                            now);
+      // One draw a statement: the order of arguments is the compiler's choice.
+      const auto segment = static_cast<std::uint32_t>(random_.below(job.slots));
+      const auto round = static_cast<std::uint32_t>(random_.below(4));
+      engine->request_force(segment, engine->job().base_round + round, now);
       worker.host().wake_at(now);
       break;
+    }
     case Act::count_:
       break;
   }

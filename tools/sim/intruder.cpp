@@ -203,7 +203,8 @@ void Intruder::damage(FrameRef& frame) {
     return;
   }
   const auto bytes = frame.own();
-  bytes[random_.below(bytes.size())] = static_cast<std::uint8_t>(random_.next());
+  const std::size_t place = random_.below(bytes.size());
+  bytes[place] = static_cast<std::uint8_t>(random_.next());
   if (bytes.size() > wire::payload_offset && random_.chance(0.7)) {
     std::memset(&bytes[wire::ethernet_bytes + 10], 0, 2);
     const auto field = wire::checksum_field(
