@@ -74,9 +74,14 @@ TEST_CASE("a contribution to a forming job: status 0, to a halted one: 8", "[con
   bench.plain(a, Action::resume);
   bench.answering = false;
   bench.reset(a);
+  bench.now += second;  // no rate limit in the way
   const std::size_t before = bench.sent.size();
   bench.notice(Kind::not_running, a);
   CHECK(bench.sent.size() == before);
+  bench.answer_all();
+  bench.notice(Kind::not_running, a);  // raised before, late: the state of now
+  CHECK(bench.sent.back().status() == Status::ok);
+  CHECK(bench.sent.back().base_round() == first_base + 2);
 }
 
 TEST_CASE("a stale contribution whose result is not kept: status 7 and which",
