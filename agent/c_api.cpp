@@ -228,7 +228,7 @@ void iswitch_agent_progress(iswitch_agent* agent, uint64_t wait_us) {
 }
 
 int iswitch_all_reduce_start(iswitch_agent* agent, const float* input, float* output, size_t count,
-                             iswitch_reduce reduce, const iswitch_operation_options* options,
+                             int reduce, const iswitch_operation_options* options,
                              iswitch_operation** operation, char* error_text, size_t error_size) {
   const ErrorText error{error_text, error_size};
   if (reduce != ISWITCH_SUM && reduce != ISWITCH_MEAN) {
@@ -299,8 +299,8 @@ uint32_t iswitch_operation_smallest_workers(const iswitch_operation* operation) 
 void iswitch_operation_free(iswitch_operation* operation) { delete operation; }
 
 int iswitch_all_reduce(iswitch_agent* agent, const float* input, float* output, size_t count,
-                       iswitch_reduce reduce, const iswitch_operation_options* options,
-                       char* error_text, size_t error_size) {
+                       int reduce, const iswitch_operation_options* options, char* error_text,
+                       size_t error_size) {
   iswitch_operation* operation = nullptr;
   const int started = iswitch_all_reduce_start(agent, input, output, count, reduce, options,
                                                &operation, error_text, error_size);

@@ -481,11 +481,10 @@ std::shared_ptr<Handle::State> Core::submit(Request request, const OperationOpti
   const Time now = monotonic_now();
   request.deadline = deadline_after(now, options.timeout.value_or(default_timeout_));
   state->core = shared_from_this();
-  state->submitted_at = now;
-  last_submit_at_ = now;
   operations_.emplace(engine_->submit(request, now), state);
   transmit(now);
   finish_operations();
+  state->submitted_at = last_submit_at_ = monotonic_now();  // sending took its time
   if (driving_) {
     // Whoever polls wakes up for packets anyway, but not for an earlier timer or a full send
     // buffer.

@@ -39,7 +39,7 @@ struct Handle::State {
   AgentError error;
   bool partial = false;
   std::uint32_t smallest_workers = 0;
-  Time submitted_at = 0;  ///< written before anybody else sees the state
+  Time submitted_at = 0;  ///< when submit() was through; read by waiters only
 };
 
 namespace agent {

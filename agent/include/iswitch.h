@@ -96,6 +96,7 @@ ISWITCH_API uint32_t iswitch_agent_segment_bytes(const iswitch_agent* agent);
 /* Caller-driven agents: moves everything that can be moved, waiting at most wait_us for more. */
 ISWITCH_API void iswitch_agent_progress(iswitch_agent* agent, uint64_t wait_us);
 
+/* What an all-reduce makes of the vectors; passed as int. */
 typedef enum iswitch_reduce { ISWITCH_SUM = 0, ISWITCH_MEAN = 1 } iswitch_reduce;
 
 typedef struct iswitch_operation_options {
@@ -112,7 +113,7 @@ typedef struct iswitch_operation_options {
  * to be freed with iswitch_operation_free; what goes wrong later is told by iswitch_operation_wait.
  */
 ISWITCH_API int iswitch_all_reduce_start(iswitch_agent* agent, const float* input, float* output,
-                                         size_t count, iswitch_reduce reduce,
+                                         size_t count, int reduce,
                                          const iswitch_operation_options* options,
                                          iswitch_operation** operation, char* error,
                                          size_t error_size);
@@ -144,7 +145,7 @@ ISWITCH_API void iswitch_operation_free(iswitch_operation* operation);
 
 /* Start and wait in one. */
 ISWITCH_API int iswitch_all_reduce(iswitch_agent* agent, const float* input, float* output,
-                                   size_t count, iswitch_reduce reduce,
+                                   size_t count, int reduce,
                                    const iswitch_operation_options* options, char* error,
                                    size_t error_size);
 ISWITCH_API int iswitch_broadcast(iswitch_agent* agent, float* data, size_t count, uint16_t root,

@@ -176,9 +176,7 @@ const char* c_misuse(const char* address) {
   REQUIRE(
       iswitch_all_reduce(agent, data, data + 1, 2, ISWITCH_SUM, NULL, error, sizeof error) == bad,
       "overlap");
-  REQUIRE(
-      iswitch_all_reduce(agent, data, data, 4, (iswitch_reduce)9, NULL, error, sizeof error) == bad,
-      "reduce");
+  REQUIRE(iswitch_all_reduce(agent, data, data, 4, 9, NULL, error, sizeof error) == bad, "reduce");
   REQUIRE(iswitch_all_reduce_start(agent, data, data, 4, ISWITCH_SUM, NULL, NULL, error,
                                    sizeof error) == bad,
           "no operation");
