@@ -36,6 +36,9 @@ inline AgentOptions options_for(const TestSwitch& on, std::uint16_t rank) {
   return options;
 }
 
+/// What a rank says that found nothing wrong. Compared with, it shows in a failure what was wrong.
+inline const std::string well;
+
 /// Runs act(rank) on a thread each; the strings that are not empty, by rank.
 inline std::string on_each(std::size_t ranks, const std::function<std::string(std::size_t)>& act) {
   std::vector<std::string> problems(ranks);
@@ -71,7 +74,8 @@ inline Agents join_all(const TestSwitch& on, std::size_t ranks, std::string& pro
 
 /// Integer-valued, so that the sum does not depend on the order: what rank puts at index i.
 inline float value_at(std::size_t rank, std::size_t i, std::uint32_t salt = 0) {
-  return static_cast<float>(static_cast<int>((i * 7 + rank * 131 + salt * 17) % 2001) - 1000);
+  return static_cast<float>(static_cast<int>((i * 7 + rank * 131 + std::size_t{salt} * 17) % 2001) -
+                            1000);
 }
 inline float sum_at(std::size_t ranks, std::size_t i, std::uint32_t salt = 0) {
   float sum = 0;

@@ -14,11 +14,11 @@ TEST_CASE("ranks in C reduce, broadcast, meet and learn who is missing") {
           const char* problem = c_rank(on.address().c_str(), static_cast<int>(rank),
                                        static_cast<int>(ranks), caller_driven);
           return problem == nullptr ? "" : problem;
-        }) == "");
+        }) == well);
 }
 
 TEST_CASE("misuse from C is an error value") {
   TestSwitch on({.jobs = {job_of(1)}});
   const char* problem = c_misuse(on.address().c_str());
-  CHECK(std::string(problem == nullptr ? "" : problem) == "");
+  CHECK(std::string(problem == nullptr ? "" : problem) == well);
 }

@@ -61,7 +61,7 @@ TEST_CASE("sums are exact for every length, offset and placement") {
             }
           }
           return {};
-        }) == "");
+        }) == well);
 }
 
 TEST_CASE("without faults every segment is sent once and answered once") {
@@ -72,7 +72,7 @@ TEST_CASE("without faults every segment is sent once and answered once") {
   REQUIRE(problem.empty());
   REQUIRE(on_each(ranks, [&](std::size_t rank) {
             return check_sum(*agents[rank], rank, ranks, length, 0, true, Reduce::sum);
-          }) == "");
+          }) == well);
   for (const auto& agent : agents) {
     const AgentStatistics statistics = agent->statistics();
     CHECK(statistics.results == 10);
@@ -109,7 +109,7 @@ TEST_CASE("sums stay exact over paths that lose, repeat, reorder and corrupt") {
             if (!wrong.empty()) return wrong;
           }
           return {};
-        }) == "");
+        }) == well);
   const PathCounts counts = on.counts_to_switch();
   CHECK(counts.lost > 0);
   CHECK(counts.duplicated > 0);
@@ -226,7 +226,7 @@ TEST_CASE("random sequences of overlapping operations") {
   const std::vector<Step> steps = random_steps(seed, ranks, 40);
   CHECK(on_each(ranks, [&](std::size_t rank) {
           return run_steps(*agents[rank], rank, ranks, steps);
-        }) == "");
+        }) == well);
 }
 
 TEST_CASE("two jobs and several agents share one address") {
@@ -251,7 +251,7 @@ TEST_CASE("two jobs and several agents share one address") {
             }
           }
           return {};
-        }) == "");
+        }) == well);
 }
 
 TEST_CASE("the window keeps to what was asked for") {

@@ -291,7 +291,7 @@ TEST_CASE("forced sums are reported as partial") {
             if (data[rank][i] != sum_at(2, i) / 2.0F) return "wrong mean";
           }
           return {};
-        }) == "");
+        }) == well);
   for (const Handle& handle : handles) {
     CHECK(handle.partial());
     CHECK(handle.smallest_workers() == 2);
@@ -439,7 +439,7 @@ TEST_CASE("vectors and handles that are no good") {
   const AgentError late =
       agent.all_reduce(data, data, Reduce::sum, {.timeout = 0ms, .tag = 0}).wait();
   CHECK((late.code == AgentErrorCode::timed_out || late.code == AgentErrorCode::none));
-  CHECK(sum_again(agent, 0, 1) == "");
+  CHECK(sum_again(agent, 0, 1) == well);
 }
 
 // In a network namespace of its own, with an MTU of 1280 on loopback; see in_namespace.sh.
@@ -464,7 +464,7 @@ TEST_CASE("an MTU that shrinks under a running job is told with both numbers", "
   Agents agents = join_all(on, 1, problem);
   INFO(problem);
   REQUIRE(problem.empty());
-  CHECK(sum_once(*agents[0], 0, 1) == "");
+  CHECK(sum_once(*agents[0], 0, 1) == well);
   REQUIRE(std::system("ip link set lo mtu 1000") == 0);
   const std::string wrong = sum_once(*agents[0], 0, 1);
   REQUIRE(std::system("ip link set lo mtu 1280") == 0);

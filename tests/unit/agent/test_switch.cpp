@@ -458,9 +458,9 @@ void TestSwitch::carry_out(control::Effects& effects) {
   Sink sink{*this, {}, {}};
   for (control::OutFrame& frame : effects.frames) travel(std::move(frame.bytes), false);
   for (const datapath::Order& order : effects.orders) {
-    for (std::uint16_t shard = 0; shard < shards_.size(); ++shard) {
+    for (std::size_t shard = 0; shard < shards_.size(); ++shard) {
       datapath::Answer answer = shards_[shard]->execute(order, now_time(), sink);
-      answer.shard = shard;
+      answer.shard = static_cast<std::uint16_t>(shard);
       control::Effects more;
       control_->on_answer(answer, now_time(), more);
       carry_out(more);

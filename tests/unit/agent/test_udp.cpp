@@ -152,7 +152,7 @@ TEST_CASE("datagrams keep their boundaries, bytes, order, port and ToS") {
   const std::uint64_t seed = 42;
   INFO("seed " << seed << ", offload " << offload);
   std::mt19937_64 random(seed);
-  std::vector<std::uint8_t> memory(150 * 1'440);
+  std::vector<std::uint8_t> memory(std::size_t{150} * 1'440);
   for (std::uint8_t& byte : memory) byte = static_cast<std::uint8_t>(random());
 
   // Runs of full segments, short ones, empty payloads, control between data, both shards.
