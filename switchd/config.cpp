@@ -526,8 +526,9 @@ Config read_config(const json& root, Errors& errors) {
   return config;
 }
 
-/// "parse error at line 3, column 7: ..." out of nlohmann's message.
-std::string syntax_error(const json::parse_error& error) {
+/// "parse error at line 3, column 7: ..." out of nlohmann's message, or "number overflow parsing
+/// '1e999'".
+std::string syntax_error(const json::exception& error) {
   const std::string message = error.what();
   const std::size_t start = message.find("] ");
   std::string line =
@@ -544,7 +545,7 @@ std::string syntax_error(const json::parse_error& error) {
 std::optional<json> parse_json(std::string_view text, std::string_view root, Errors& errors) {
   try {
     return json::parse(text, DuplicateKeys(root, errors));
-  } catch (const json::parse_error& error) {
+  } catch (const json::exception& error) {  // a syntax error, or a number no double holds
     errors.clear();
     errors.push_back({std::string(root), "", syntax_error(error)});
     return std::nullopt;

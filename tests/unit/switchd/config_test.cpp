@@ -289,7 +289,8 @@ TEST_CASE("what is not JSON is one line with its place") {
   CHECK(line.find("not JSON") != std::string::npos);
   CHECK(line.find("line 3, column 14") != std::string::npos);
   CHECK(line.find('\n') == std::string::npos);
-  for (const char* text : {"", "{", "[1,", "\xff\xfe", "{\"a\":1}x", "nul"}) {
+  for (const char* text :
+       {"", "{", "[1,", "\xff\xfe", "{\"a\":1}x", "nul", "1e999", "{\"jobs\":1e999}"}) {
     CAPTURE(text);
     REQUIRE(parse_config(text).errors.size() == 1);
     CHECK(parse_config(text).errors[0].line().find('\n') == std::string::npos);
