@@ -20,6 +20,7 @@ void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn)
   }
   switch (notice.kind) {
     case datapath::Notice::Kind::not_a_member:
+    case datapath::Notice::Kind::parent_address:
       return;
     case datapath::Notice::Kind::not_running:
       // Between Stop and Start nobody is told anything: the Reset that follows says it all.

@@ -167,6 +167,7 @@ void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody
       return answer(job, who, wire::Status::ok, turn, outcome.missing);
     case datapath::SlotState::kept:
     case datapath::SlotState::none:
+    case datapath::SlotState::waiting:
     case datapath::SlotState::not_mine:
       return answer(job, who, wire::Status::ok, turn);
   }

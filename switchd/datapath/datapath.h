@@ -43,6 +43,7 @@ struct JobSpec {
   std::uint16_t history = 1;  ///< results kept a slot, the last one included
   bool udp_checksum = true;   ///< of results
   Time force_after = 0;       ///< age at which an open sum is forced; 0 never
+  bool child = false;         ///< complete sums go up to a parent (PutParent), results come from it
 };
 
 /// A row of the membership table as the datapath needs it.
@@ -51,8 +52,19 @@ struct MemberSpec {
   wire::MemberKind kind = wire::MemberKind::worker;
   wire::Endpoint endpoint;
   PortId ingress = 0;
-  std::uint16_t shards = 1;  ///< of a child switch
+  std::uint16_t shards = 1;       ///< of a child switch
+  std::uint32_t incarnation = 0;  ///< asynchronous: the tag its pushes carry
   bool operator==(const MemberSpec&) const = default;
+};
+
+/// A child switch's place at its parent: complete sums go there, results come from there alone.
+struct ParentSpec {
+  MemberId member = 0;            ///< this switch's id at the parent
+  wire::Endpoint endpoint;        ///< of the parent; udp_port is its base port
+  PortId port = 0;                ///< the way there, and the only ingress of results
+  std::uint16_t shards = 1;       ///< of the parent: segment s goes to base port + s mod shards
+  std::uint32_t incarnation = 0;  ///< this switch's in the job: the tag of its own pushes
+  bool operator==(const ParentSpec&) const = default;
 };
 
 // ---- orders
@@ -65,7 +77,8 @@ struct Install {
 struct Remove {};
 /// Refuse contributions, clear every slot, answer the highest round seen.
 struct Stop {};
-/// Accept contributions from now on; an unused slot's last round is base_round - 1.
+/// Accept contributions from now on. An unused slot's last round is base_round - 1, in an
+/// asynchronous job its last update number base_round.
 struct Start {
   std::uint32_t base_round = 0;
 };
@@ -73,9 +86,17 @@ struct Start {
 struct SetHalted {
   bool halted = false;
 };
-/// Add a member's row or replace it.
+/// Add a member's row or replace it. In an asynchronous job a row that was absent or had another
+/// incarnation is a refilled place: its bit is cleared in open, waiting and kept sums and its push
+/// numbers start again after base_round (protocol.md section 6); the same incarnation again changes
+/// the addresses alone.
 struct PutMember {
   MemberSpec member;
+};
+/// Set or replace a child job's place at its parent. Before the first Start; a new place between
+/// Stop and Start, the same place with another address or port at any time.
+struct PutParent {
+  ParentSpec parent;
 };
 /// Remove a member's row. Its parts stay in open sums; those that are complete without it complete.
 struct DropMember {
@@ -85,7 +106,8 @@ struct DropMember {
 struct SetThreshold {
   std::uint16_t threshold = 0;
 };
-/// Complete an open sum now, marked PARTIAL (FBcast).
+/// Complete an open sum now, marked PARTIAL (FBcast). Asynchronous: whatever is open in the slot,
+/// round ignored.
 struct Force {
   std::uint32_t segment = 0;
   std::uint32_t round = 0;
@@ -104,8 +126,8 @@ struct ListSlots {
 struct Order {
   std::uint64_t number = 0;  ///< grows by one; answers carry it
   JobId job = 0;
-  std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, SetThreshold, Force,
-               Replay, ListSlots>
+  std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, PutParent,
+               SetThreshold, Force, Replay, ListSlots>
       what;
 };
 
@@ -116,6 +138,7 @@ enum class SlotState : std::uint8_t {
   none,      ///< neither open nor kept; that sum may still come
   kept,      ///< result kept; Replay: sent again. Force: it is complete already
   open,      ///< Replay: `missing` tells who. Force: it was open, now forced
+  waiting,   ///< complete here and sent up; the parent has not answered yet
   gone,      ///< Replay: not newer than the slot's last round and not kept
 };
 
@@ -127,6 +150,7 @@ struct OpenSlot {
   MemberMask missing = 0;  ///< direct members not in it
   std::uint32_t workers = 0;
   std::uint32_t bytes = 0;
+  bool waiting = false;  ///< sent up to the parent
 };
 
 struct Answer {
@@ -153,10 +177,11 @@ struct ControlFrame {
 /// Datapaths coalesce notices per member; control limits the rate of what it sends.
 struct Notice {
   enum class Kind : std::uint8_t {
-    not_a_member,  ///< source and ingress match no row: tell the source
-    not_running,   ///< forming or halted: tell `member`
-    gone,          ///< stale and not kept, at a root: tell `member`
-    mismatch,      ///< another tag or length: tell `member` and `others`
+    not_a_member,    ///< source and ingress match no row: tell the source
+    not_running,     ///< forming or halted: tell `member`
+    gone,            ///< stale and not kept: tell `member`; a child asks its parent for it (Help)
+    mismatch,        ///< another tag or length: tell `member` and `others`
+    parent_address,  ///< an ARP reply from the parent's IPv4 address: `source` has its MAC
   };
   Kind kind = Kind::not_a_member;
   JobId job = 0;

@@ -112,6 +112,10 @@ class Pipeline {
                  datapath::Answer& answer);
   template <class Sink>
   void carry_out(const datapath::Install&, JobType&, Time, Sink&, datapath::Answer&) {}
+  template <class Sink>
+  void carry_out(const datapath::PutParent&, JobType&, Time, Sink&, datapath::Answer& answer) {
+    answer.ok = false;
+  }
 
   /// Fills slot and missing of the answer; the slot's index in `slot` where it is this shard's.
   void look_up(JobType& job, std::uint32_t segment, std::uint32_t round, std::uint32_t& slot,
