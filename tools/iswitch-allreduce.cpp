@@ -134,16 +134,20 @@ double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
-void print_figures(const iswitch::Agent& agent, std::size_t bytes, std::vector<double> seconds,
-                   double total, bool partial, std::uint32_t smallest_workers) {
+/// Of so many operations, the last ones, the median is taken: memory stays flat in long runs.
+constexpr std::size_t remembered = std::size_t{1} << 16;
+
+void print_figures(const iswitch::Agent& agent, std::size_t bytes, unsigned repeat,
+                   std::vector<double> seconds, double total, bool partial,
+                   std::uint32_t smallest_workers) {
   std::sort(seconds.begin(), seconds.end());
   const iswitch::AgentStatistics statistics = agent.statistics();
-  const double moved = static_cast<double>(bytes) * static_cast<double>(seconds.size());
+  const double moved = static_cast<double>(bytes) * static_cast<double>(repeat);
   const nlohmann::json figures = {
       {"rank", agent.rank()},
       {"size", agent.size()},
       {"bytes", bytes},
-      {"repeat", seconds.size()},
+      {"repeat", repeat},
       {"seconds", total},
       {"median_seconds", seconds[seconds.size() / 2]},
       {"goodput_bytes_per_second", total > 0 ? moved / total : 0.0},
@@ -227,7 +231,7 @@ int run(const Settings& settings) {
   }
 
   std::vector<float> output(input.size());
-  std::vector<double> seconds;
+  std::vector<double> seconds(std::min<std::size_t>(settings.repeat, remembered));
   bool partial = false;
   std::uint32_t smallest_workers = 0xFFFF'FFFF;
   const auto reduce = settings.mean ? iswitch::Reduce::mean : iswitch::Reduce::sum;
@@ -258,9 +262,9 @@ int run(const Settings& settings) {
                                    std::to_string(*settings.size) +
                                    " workers: a member left or was evicted meanwhile");
     }
-    ++i;
     const auto now = std::chrono::steady_clock::now();
-    seconds.push_back(seconds_between(last, now));
+    seconds[i % remembered] = seconds_between(last, now);
+    ++i;
     last = now;
     partial = partial || handle.partial();
     smallest_workers = std::min(smallest_workers, handle.smallest_workers());
@@ -269,8 +273,8 @@ int run(const Settings& settings) {
       settings.output, reinterpret_cast<const char*>(output.data()), output.size() * sizeof(float));
   if (!problem.empty()) return fail(machine, problem);
   if (settings.json) {
-    print_figures(agent, bytes.size(), std::move(seconds), seconds_between(begin, last), partial,
-                  smallest_workers);
+    print_figures(agent, bytes.size(), settings.repeat, std::move(seconds),
+                  seconds_between(begin, last), partial, smallest_workers);
   }
   return ok;
 }
