@@ -163,6 +163,11 @@ const char* iswitch_error_name(int error) {
 
 const char* iswitch_version(void) { return ISWITCH_VERSION; }
 
+int iswitch_abi_version(void) {
+  static_assert(ISWITCH_ABI_VERSION == ISWITCH_SOVERSION, "agent/meson.build and iswitch.h differ");
+  return ISWITCH_ABI_VERSION;
+}
+
 int iswitch_agent_join(const iswitch_options* options, iswitch_agent** agent, char* error_text,
                        size_t error_size) {
   const ErrorText error{error_text, error_size};

@@ -59,6 +59,11 @@ ISWITCH_API const char* iswitch_error_name(int error);
 /* "0.1.0" */
 ISWITCH_API const char* iswitch_version(void);
 
+/* The number in libiswitch-agent.so.N: raised only when something here changes its meaning or goes
+ * away. Who loads the library without the linker's check compares it with iswitch_abi_version(). */
+#define ISWITCH_ABI_VERSION 0
+ISWITCH_API int iswitch_abi_version(void);
+
 #define ISWITCH_ANY_RANK (-1)
 
 typedef struct iswitch_options {

@@ -153,6 +153,7 @@ const char* c_misuse(const char* address) {
   }
   REQUIRE(strcmp(iswitch_error_name(-5), "unknown error") == 0, "name of nothing");
   REQUIRE(iswitch_version()[0] != '\0', "version");
+  REQUIRE(iswitch_abi_version() == ISWITCH_ABI_VERSION, "ABI version");
 
   REQUIRE(iswitch_agent_join(NULL, &agent, error, sizeof error) == bad && error[0] != '\0',
           "no options");
