@@ -25,6 +25,11 @@
 // epoch by agreeing again: the first operation after a failure is the first of the epoch on every
 // member. root_missing is the exception: every member has the same result, so only that operation
 // fails.
+//
+// Asynchronous jobs (EngineOptions::mode) have pushes and updates instead. A push that fails fails
+// alone; updates go on. Whenever this member's weights no longer follow from the updates it gets
+// (it fell behind what the switch keeps, the job was reset, it joined a job at work) all pushes
+// fail, an Event tells so, and nothing is sent or delivered until resume().
 #pragma once
 
 #include <array>
@@ -70,8 +75,17 @@ struct Error {
 struct EngineOptions {
   wire::JobId job = 1;
   wire::MemberId wanted_member = wire::no_member;
+  /// This worker's number in the whole job, which may span several switches: what a broadcast's
+  /// root is compared with. None: the member id.
+  std::optional<std::uint32_t> rank;
+  wire::Mode mode = wire::Mode::sync;
+  /// Asynchronous: length of the vector that is pushed, in floats; the same on all members. At most
+  /// slots x segment_bytes / 4.
+  std::uint64_t elements = 0;
   std::uint32_t max_segment_bytes = wire::max_segment_bytes;  ///< what the transport can carry
-  std::uint32_t incarnation = 0;                              ///< random at each start
+  /// Random at each start. An asynchronous member derives further ones from it whenever it has to
+  /// join again.
+  std::uint32_t incarnation = 0;
   std::vector<std::uint8_t> key;
   wire::Ipv4 own_ip;  ///< as the switch sees it (tags cover it)
   std::uint16_t own_port = 0;
@@ -101,17 +115,47 @@ struct Request {
   Reduction reduction = Reduction::sum;
   std::span<const float> input;  ///< sum; broadcast at the root
   std::span<float> output;       ///< sum; broadcast: the vector, at every rank
-  wire::MemberId root = 0;       ///< broadcast
+  std::uint32_t root = 0;        ///< broadcast: the rank that gives the data
   std::uint32_t user_tag = 0;
   Time deadline = never;
 };
 
-/// How an operation ended.
+/// How an operation ended. A push is done once the switch has summed all of it.
 struct Completion {
   OperationId id = 0;
   Error error;
   bool partial = false;                ///< some segment was forced before its threshold
   std::uint32_t smallest_workers = 0;  ///< fewest workers in any segment's sum; 0 without segments
+};
+
+/// An update of an asynchronous job: the sum of some members' pushes in one segment of the vector.
+/// All members get the same updates of a segment in the same order; segments of one vector may
+/// differ by a few updates for a moment.
+struct Update {
+  std::uint32_t segment = 0;
+  std::uint64_t first = 0;        ///< the segment's first element in the vector
+  std::uint32_t number = 0;       ///< of this segment; grows by one, wraps at 32 bits
+  std::uint16_t workers = 0;      ///< contributions in it; at least 1
+  bool partial = false;           ///< forced before the threshold was met
+  std::span<const float> values;  ///< valid until the next take_update(), resume() or receive()
+};
+
+/// Which updates some weights contain: the number of the last one, segment by segment.
+struct UpdateNumbers {
+  std::uint32_t base_round = 0;     ///< numbers count from here; a Reset changes it
+  std::vector<std::uint32_t> last;  ///< one a segment; base_round where there was none
+};
+
+/// Why an asynchronous member needs weights, and the numbers of the updates in them, from a peer.
+enum class EventKind : std::uint8_t {
+  joined,  ///< the job was at work already when this member joined
+  gone,    ///< an update was missed that the switch no longer keeps
+  reset,   ///< the job was reset: all take the weights of one of them
+};
+struct Event {
+  EventKind kind = EventKind::joined;
+  std::uint32_t base_round = 0;  ///< that resume() wants
+  std::string text;              ///< one line: what happened, what to do
 };
 
 /// One datagram to send: `head` then `payload`, to the switch's port base + shard, with this ToS.
@@ -135,6 +179,9 @@ struct Statistics {
   std::uint64_t ecn_marks = 0, partial_results = 0, malformed = 0, ignored = 0;
   std::uint64_t control_sent = 0, control_received = 0, resets = 0, timeouts = 0;
   std::uint64_t operations_done = 0, operations_failed = 0;
+  /// Asynchronous: taken by the user; asked for again (Help); results dropped since the user does
+  /// not take what is there.
+  std::uint64_t updates = 0, helps = 0, updates_refused = 0;
   std::uint32_t window_bytes = 0, in_flight_bytes = 0;
   Time smoothed_rtt = 0, retransmit_timeout = 0;
 };
@@ -172,6 +219,28 @@ class Engine {
   /// once.
   OperationId submit(const Request& request, Time now);
   std::optional<Completion> take_completion();
+
+  // Asynchronous jobs only.
+
+  /// Contributes `gradient`, which stays valid until the completion has been taken. Several may be
+  /// under way; each segment of one goes as soon as that of the one before is acknowledged.
+  OperationId push(std::span<const float> gradient, Time deadline, Time now);
+  /// The next update there is, each once and in order of its segment's numbers. Updates that are
+  /// not taken are kept, twice as many a segment as the switch keeps; then they are asked for again
+  /// once there is room.
+  std::optional<Update> take_update();
+  /// The latest event. One that is overtaken by another is not told any more.
+  std::optional<Event> take_event();
+  /// Between an event and resume(): nothing is delivered, and a push fails.
+  bool needs_weights() const;
+  /// The numbers of the updates taken. Between an event and resume() those of a job in which
+  /// nothing has happened since base_round: right for weights that all members start from.
+  UpdateNumbers numbers() const;
+  /// From now on updates newer than `numbers` are delivered. Also without an event, as long as
+  /// `numbers` are not older than what was taken. An error and no effect when they belong to
+  /// another base round or vector.
+  Error resume(const UpdateNumbers& numbers, Time now);
+
   /// Fails everything outstanding with `error` (the driver is going away).
   void abandon(const Error& error);
 

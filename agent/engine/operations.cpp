@@ -21,7 +21,7 @@ void Operations::add(OperationId id, const Request& request, Time now) {
   const bool broadcast = request.kind == wire::OperationKind::broadcast;
   operation.tag = wire::operation_tag({.kind = request.kind,
                                        .data_type = wire::DataType::float32,
-                                       .root = broadcast ? std::uint32_t{request.root} : 0U,
+                                       .root = broadcast ? request.root : 0U,
                                        .elements = vector_bytes(request) / sizeof(float),
                                        .user_tag = request.user_tag});
   note_times(operation);

@@ -33,8 +33,6 @@ const char* unfit(const Request& request) {
     return "unknown kind of operation";
   if (request.output.data() == nullptr && !request.output.empty())
     return "the output vector is null";
-  if (request.kind == wire::OperationKind::broadcast && request.root >= wire::max_members)
-    return "the root must be a member id, 0 to 63";
   // At a broadcast's receivers the input is not looked at.
   if (request.kind == wire::OperationKind::broadcast && request.input.empty()) return nullptr;
   if (request.input.size() != request.output.size())
@@ -45,7 +43,7 @@ const char* unfit(const Request& request) {
   return nullptr;
 }
 
-Bytes contribution(const Request& request, wire::MemberId self, std::size_t offset,
+Bytes contribution(const Request& request, std::uint32_t self, std::size_t offset,
                    std::size_t bytes) {
   if (request.kind == wire::OperationKind::barrier) return {};
   const bool broadcast = request.kind == wire::OperationKind::broadcast;

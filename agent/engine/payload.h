@@ -16,8 +16,9 @@ std::size_t vector_bytes(const Request& request);
 const char* unfit(const Request& request);
 
 /// What this member contributes for the segment [offset, offset + bytes) of the vector. Empty where
-/// it has nothing to add: a broadcast's receivers, a barrier, a sum's segment of zeros.
-Bytes contribution(const Request& request, wire::MemberId self, std::size_t offset,
+/// it has nothing to add (`self` is its rank): a broadcast's receivers, a barrier, a sum's segment
+/// of zeros.
+Bytes contribution(const Request& request, std::uint32_t self, std::size_t offset,
                    std::size_t bytes);
 
 /// Puts a segment's result into the vector; an empty one is zeros. `workers` >= 1.

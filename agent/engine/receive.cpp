@@ -46,7 +46,8 @@ void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
       !operation.error) {
     // Every member gets this same result, so the stream goes on: no Reset is needed.
     operation.error = {ErrorCode::root_missing, wire::Status::ok, 0,
-                       "the broadcast was forced without the data of its root, member " +
+                       "nobody gave data to the broadcast: it was forced without its root, or no "
+                       "member has rank " +
                            std::to_string(operation.request.root) + ", in " +
                            text::slot(header.segment, header.round) + "; repeat it"};
   }

@@ -25,6 +25,7 @@ Stream::Stream(const EngineOptions& options, Operations& operations, Statistics&
 
 void Stream::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) {
   member_ = member;
+  rank_ = options_.rank.value_or(member);
   slots_ = job.slots;
   base_round_ = job.base_round;
   segment_bytes_ = job.segment_bytes;
@@ -197,7 +198,7 @@ void Stream::write(const Segment& segment, Outgoing& out) {
   out.shard = static_cast<std::uint16_t>(header.segment % shards_);
   const auto ecn = options_.ecn ? wire::Ecn::ect0 : wire::Ecn::not_ect;
   out.tos = static_cast<std::uint8_t>(options_.data_tos | static_cast<std::uint8_t>(ecn));
-  out.payload = contribution(operation.request, member_, offset, segment.bytes);
+  out.payload = contribution(operation.request, rank_, offset, segment.bytes);
   ++statistics_.contributions_sent;
   if (segment.retransmitted)
     ++statistics_.retransmissions;

@@ -80,6 +80,7 @@ class Stream {
   bool paused_ = false;
   bool echo_mark_ = false;
   wire::MemberId member_ = wire::no_member;
+  std::uint32_t rank_ = 0;
   std::uint32_t slots_ = 1;
   std::uint32_t base_round_ = 0;
   std::uint32_t segment_bytes_ = 0;
