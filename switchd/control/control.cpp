@@ -61,15 +61,7 @@ Job& Control::State::make_job(const JobConfig& job_config, const Turn& turn) {
     job.fault = errors.front();
     return job;
   }
-  datapath::JobSpec spec;
-  spec.id = job_config.id;
-  spec.mode = job_config.mode;
-  spec.slots = job_config.slots;
-  spec.segment_bytes = job_config.segment_bytes;
-  spec.history = job.history;
-  spec.udp_checksum = job_config.udp_checksum;
-  spec.force_after = job_config.force_after;
-  order(job, datapath::Install{spec}, turn,
+  order(job, datapath::Install{job.spec}, turn,
         [this](Job& same, const Outcome& outcome, const Turn& later) {
           installed(same, outcome.ok, later);
         });
@@ -84,9 +76,9 @@ void Control::State::installed(Job& job, bool ok, const Turn& turn) {
   }
   job.phase = SlotPhase::failed;
   job.fault = "job " + std::to_string(job.config.id) + ": the datapath has no memory for " +
-              std::to_string(job.config.slots) + " slots of " +
-              std::to_string(job.config.segment_bytes) + " bytes with a history of " +
-              std::to_string(job.history) + "; lower one of them or give it more memory";
+              std::to_string(job.spec.slots) + " slots of " +
+              std::to_string(job.spec.segment_bytes) + " bytes with a history of " +
+              std::to_string(job.spec.history) + "; lower one of them or give it more memory";
   job.members.clear();
   job.formed = false;
   orders.send(job.config.id, datapath::Remove{}, turn, [](const Outcome&, const Turn&) {});

@@ -1,6 +1,7 @@
-// Membership, admission, threshold, FBcast, Help, Halt, Reset: protocol.md section 6 for one level.
-// Pure: frames, notices, answers, operator requests and time come in as values; orders for the
-// datapath and frames for ports come out as values. One thread owns a Control.
+// Membership, admission, threshold, FBcast, Help, Halt, Reset, and the link to a parent switch:
+// protocol.md section 6. Pure: frames, notices, answers, operator requests and time come in as
+// values; orders for the datapath and frames for ports come out as values. One thread owns a
+// Control.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +45,21 @@ std::uint16_t history_in_force(const JobConfig& config);
 /// empty when nothing is.
 std::vector<std::string> job_config_errors(const JobConfig& config);
 
+/// The switch above this one. All jobs of a switch that has one are child jobs.
+struct ParentConfig {
+  wire::Ipv4 ip;
+  std::uint16_t udp_port = wire::default_udp_port;  ///< its base port
+  PortId port = 0;                                  ///< the way there
+  std::optional<wire::Mac> mac;                     ///< none: asked for by ARP
+};
+
 struct SwitchConfig {
   datapath::SwitchAddress address;
   std::uint16_t shards = 1;
   std::uint64_t start_unix_microseconds = 0;  ///< wall clock when monotonic time was start_time
   Time start_time = 0;
+  std::optional<ParentConfig> parent;
+  std::uint32_t incarnation = 0;  ///< random at each start of the switch; a parent tells by it
 };
 
 /// A whole Ethernet frame for one port.
@@ -72,15 +83,39 @@ struct MemberView {
   Time last_heard = 0;
 };
 
+/// How a child job stands with its parent.
+struct ParentView {
+  enum class State : std::uint8_t {
+    idle,       ///< its own members have not all joined, so it has not asked to join
+    resolving,  ///< the parent's MAC is not known yet
+    joining,    ///< its Join has not been answered, or was refused (fault)
+    forming,    ///< it is a member; the parent does not run the job yet
+    running,    ///< the parent runs or has halted the job: this switch may run it too
+    silent,     ///< it was a member; the parent does not answer or has said Leave
+    refused,    ///< what the parent's job is like does not fit here (fault)
+  };
+  ParentConfig config;
+  std::optional<wire::Mac> mac;
+  State state = State::idle;
+  Time since = 0;       ///< when it came into this state; silent: when it last answered
+  MemberId member = 0;  ///< this switch's id there; no_member where it has none
+  std::string fault;    ///< one line that says what to do; empty where nothing is wrong
+};
+const char* parent_state_name(ParentView::State state);
+/// "parent 10.0.0.1 does not answer since 12 s", for people.
+std::string parent_text(const ParentView& parent, Time now);
+
 struct JobView {
-  JobConfig config;  ///< key removed
+  JobConfig config;        ///< as it was given; key removed
+  datapath::JobSpec spec;  ///< in force: a child takes slots and others from its parent
   wire::JobState state = wire::JobState::forming;
   std::uint32_t base_round = 0;
   std::uint16_t threshold = 0;         ///< in force
   std::uint16_t threshold_wanted = 0;  ///< 0 follows the number of members
   std::uint16_t history = 0;
-  std::vector<MemberView> members;  ///< by id
-  std::string fault;                ///< why it cannot run (one line); empty: it can
+  std::vector<MemberView> members;   ///< by id
+  std::string fault;                 ///< why it cannot run (one line); empty: it can
+  std::optional<ParentView> parent;  ///< of a child job
 };
 
 /// Counted per switch; names are "control_..." in the admin API.

@@ -4,10 +4,26 @@
 
 namespace iswitch::control {
 
+namespace {
+
+datapath::JobSpec spec_of(const JobConfig& config) {
+  datapath::JobSpec spec;
+  spec.id = config.id;
+  spec.mode = config.mode;
+  spec.slots = config.slots;
+  spec.segment_bytes = config.segment_bytes;
+  spec.history = history_in_force(config);
+  spec.udp_checksum = config.udp_checksum;
+  spec.force_after = config.force_after;
+  return spec;
+}
+
+}  // namespace
+
 Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round)
     : config(job_config),
+      spec(spec_of(job_config)),
       instance(instance_number),
-      history(history_in_force(job_config)),
       threshold_wanted(job_config.threshold),
       members(job_config.members),
       next_base_round(first_base_round),
@@ -26,16 +42,16 @@ std::uint16_t Job::threshold_in_force() const {
 wire::ReplyBody Job::describe(std::uint16_t shards) const {
   wire::ReplyBody reply;
   reply.state = state();
-  reply.mode = config.mode;
-  reply.data_type = wire::DataType::float32;
+  reply.mode = spec.mode;
+  reply.data_type = spec.data_type;
   reply.members_now = members.size();
   reply.members_expected = members.expected();
   reply.threshold = threshold_in_force();
   reply.shards = shards;
-  reply.segment_bytes = config.segment_bytes;
-  reply.slots = config.slots;
+  reply.segment_bytes = spec.segment_bytes;
+  reply.slots = spec.slots;
   reply.base_round = base_round;
-  reply.history = history;
+  reply.history = spec.history;
   return reply;
 }
 
@@ -43,11 +59,12 @@ JobView Job::view() const {
   JobView view;
   view.config = config;
   view.config.key.clear();
+  view.spec = spec;
   view.state = state();
   view.base_round = base_round;
   view.threshold = threshold_in_force();
   view.threshold_wanted = threshold_wanted;
-  view.history = history;
+  view.history = spec.history;
   members.for_each([&](const Member& member) {
     view.members.push_back({member.spec, member.incarnation, member.joined_at, member.last_heard});
   });

@@ -28,8 +28,9 @@ struct Job {
   Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round);
 
   JobConfig config;
-  std::uint64_t instance;  ///< tells this job from an earlier one of the same id
-  std::uint16_t history;
+  datapath::JobSpec
+      spec;  ///< in force; of a child what its parent's job is like, once that is known
+  std::uint64_t instance;          ///< tells this job from an earlier one of the same id
   std::uint16_t threshold_wanted;  ///< 0 follows the number of members
   std::string fault;
 

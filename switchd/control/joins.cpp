@@ -7,8 +7,8 @@ namespace {
 /// Why a Join is refused whatever the membership is; ok where it is not.
 wire::Status refusal(const Job& job, const wire::JoinBody& join) {
   if (job.phase == SlotPhase::failed) return wire::Status::unsupported;
-  if (join.data_type != wire::DataType::float32 || join.mode != job.config.mode ||
-      join.max_segment_bytes < job.config.segment_bytes)
+  if (join.data_type != job.spec.data_type || join.mode != job.spec.mode ||
+      join.max_segment_bytes < job.spec.segment_bytes)
     return wire::Status::unsupported;
   if (join.wanted_member != wire::no_member && join.wanted_member >= job.members.expected())
     return wire::Status::bad_value;

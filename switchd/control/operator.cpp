@@ -92,11 +92,11 @@ void Control::State::operator_force(JobId id, const wire::SlotBody& slot, Operat
                                     const Turn& turn) {
   Job* const job = job_for_operator(id, done);
   if (job == nullptr) return;
-  if (slot.segment >= job->config.slots)
+  if (slot.segment >= job->spec.slots)
     return finish(
         std::move(done),
         error_reply(job_text(id) + ": segment " + std::to_string(slot.segment) +
-                    " must be below its number of slots, " + std::to_string(job->config.slots)));
+                    " must be below its number of slots, " + std::to_string(job->spec.slots)));
   order(*job, datapath::Force{slot.segment, slot.round}, turn,
         [this, id, slot, act = begin_act(*job, std::move(done))](Job&, const Outcome& outcome,
                                                                  const Turn&) {

@@ -125,7 +125,7 @@ bool Control::State::forced(const Outcome& outcome) {
 
 void Control::State::on_force(Job& job, const Requester& who, const wire::SlotBody& slot,
                               const Turn& turn) {
-  if (slot.segment >= job.config.slots) return answer(job, who, wire::Status::bad_value, turn);
+  if (slot.segment >= job.spec.slots) return answer(job, who, wire::Status::bad_value, turn);
   order(job, datapath::Force{slot.segment, slot.round}, turn,
         [this, who](Job& same, const Outcome& outcome, const Turn& later) {
           answer(same, who, forced(outcome) ? wire::Status::ok : wire::Status::bad_value, later);
@@ -134,7 +134,7 @@ void Control::State::on_force(Job& job, const Requester& who, const wire::SlotBo
 
 void Control::State::on_help(Job& job, const Requester& who, const wire::SlotBody& slot,
                              const Turn& turn) {
-  if (slot.segment >= job.config.slots) return answer(job, who, wire::Status::bad_value, turn);
+  if (slot.segment >= job.spec.slots) return answer(job, who, wire::Status::bad_value, turn);
   const Job::HelpInProgress help{who.place(), who.header.request_id, who.header.nonce};
   if (std::find(job.helps.begin(), job.helps.end(), help) != job.helps.end()) return;
   const auto own = std::count_if(job.helps.begin(), job.helps.end(),

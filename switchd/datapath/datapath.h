@@ -112,11 +112,18 @@ struct Force {
   std::uint32_t segment = 0;
   std::uint32_t round = 0;
 };
-/// Help: send a kept result to `member`, or tell what is missing from the open sum.
+/// Help: send a kept result to `member`, or tell what is missing from the open sum. no_member: only
+/// tell.
 struct Replay {
   std::uint32_t segment = 0;
   std::uint32_t round = 0;
   MemberId member = 0;
+};
+/// The parent's Help: if that sum waits for the parent, send it up again, unchanged but for
+/// RETRANSMIT; else only tell (as Replay does).
+struct SendUp {
+  std::uint32_t segment = 0;
+  std::uint32_t round = 0;
 };
 /// Answer the job's open sums (for people; at most `limit`).
 struct ListSlots {
@@ -127,7 +134,7 @@ struct Order {
   std::uint64_t number = 0;  ///< grows by one; answers carry it
   JobId job = 0;
   std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, PutParent,
-               SetThreshold, Force, Replay, ListSlots>
+               SetThreshold, Force, Replay, SendUp, ListSlots>
       what;
 };
 

@@ -108,6 +108,9 @@ class Pipeline {
   void carry_out(const datapath::Replay& order, JobType& job, Time now, Sink& sink,
                  datapath::Answer& answer);
   template <class Sink>
+  void carry_out(const datapath::SendUp& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
   void carry_out(const datapath::ListSlots& order, JobType& job, Time now, Sink& sink,
                  datapath::Answer& answer);
   template <class Sink>
@@ -383,6 +386,14 @@ void Pipeline<Buffers>::carry_out(const datapath::Replay& order, JobType& job, T
   const bool is_member = order.member < wire::max_members && (job.members >> order.member & 1) != 0;
   if (answer.slot == datapath::SlotState::kept && is_member)
     aggregator_.replay(job, slot, order.round, order.member);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::SendUp& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  std::uint32_t slot = 0;
+  look_up(job, order.segment, order.round, slot, answer);
 }
 
 template <BufferPool Buffers>
