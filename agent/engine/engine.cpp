@@ -22,6 +22,7 @@ void Engine::join(Time now, Time deadline) {
   s.broken = false;
   s.reset_at = never;
   s.confirming = false;
+  s.parent_missing = false;
   s.report.reset();
   s.requests.forget_peer();
   s.membership.join(now, deadline);
@@ -35,6 +36,7 @@ void Engine::leave(Time now, Time deadline) {
                          "this member left job " + std::to_string(s.options.job) +
                              " while the operation was under way"});
   s.stream.stop();
+  if (s.async) s.async->pushes.stop();
   s.broken = false;
   s.reset_at = never;
   s.confirming = false;
@@ -52,7 +54,8 @@ void Engine::leave(Time now, Time deadline) {
 void Engine::limit_receive_datagrams(std::uint32_t datagrams) {
   State& s = *state_;
   s.options.receive_datagrams = datagrams;
-  // Under way it counts from the next epoch on.
+  // Under way it counts from the next epoch (asynchronous: place) on.
+  if (s.async) return s.async->pushes.fit_window(s.now);
   if (!s.stream.untouched()) return;
   s.stream.begin(s.membership.job(), s.membership.member(), s.now);
   if (s.membership.state() == EngineState::halted) s.stream.pause();
@@ -93,7 +96,9 @@ std::size_t Engine::transmit(std::span<Outgoing> out, Time now) {
   s.now = now;
   std::size_t count = 0;
   while (count < out.size() && s.requests.transmit(out[count])) ++count;
-  while (count < out.size() && s.stream.transmit(out[count], now)) ++count;
+  while (count < out.size() &&
+         (s.async ? s.async->pushes.transmit(out[count], now) : s.stream.transmit(out[count], now)))
+    ++count;
   return count;
 }
 
@@ -106,14 +111,17 @@ void Engine::tick(Time now) {
   }
   const EngineState before = s.membership.state();
   s.membership.tick(now);
-  if (before != EngineState::failed && s.membership.state() == EngineState::failed) {
-    s.operations.fail_all(s.membership.error());
-    s.stream.stop();
-  }
+  if (before != EngineState::failed && s.membership.state() == EngineState::failed)
+    s.stop_everything();
   s.end_overdue();
   s.ask_for_reset();
-  s.stream.tick(now);
-  s.inquire();
+  if (s.async) {
+    s.async->pushes.tick(now);
+    s.ask_for_updates();
+  } else {
+    s.stream.tick(now);
+    s.inquire();
+  }
   s.requests.tick(s.membership.member(), s.membership.joined() && !s.leaving, now);
   s.keep_alive();
 }
@@ -131,16 +139,28 @@ void Engine::State::keep_alive() {
 Time Engine::next_deadline() const {
   const State& s = *state_;
   const EngineState state = s.membership.state();
-  if (s.requests.ready() || s.stream.ready()) return s.now;
+  if (s.requests.ready() || s.stream.ready() || (s.async && s.async->pushes.ready())) return s.now;
   Time next = std::min(
       {s.requests.next_deadline(), s.membership.next_deadline(), s.operations.earliest_deadline()});
   if (state == EngineState::left || state == EngineState::failed || state == EngineState::idle)
     return next;
   if (s.leaving) return std::min(next, s.leave_deadline);
-  next = std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
+  next = s.async ? std::min({next, s.async->pushes.next_deadline(), s.asking_due()})
+                 : std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
   if (s.membership.joined())
     next = std::min(next, s.confirming ? s.ping_at : s.last_ping + s.options.ping_interval);
   return next;
+}
+
+/// Why nothing can be asked for any more, or not yet.
+Error Engine::State::unready() const {
+  const std::string job = "job " + std::to_string(options.job);
+  const EngineState state = membership.state();
+  if (leaving || state == EngineState::left)
+    return {ErrorCode::closed, wire::Status::ok, 0, "this member has left " + job};
+  if (state == EngineState::idle)
+    return {ErrorCode::not_joined, wire::Status::ok, 0, "join " + job + " first"};
+  return state == EngineState::failed ? membership.error() : Error{};
 }
 
 OperationId Engine::submit(const Request& request, Time now) {
@@ -153,15 +173,13 @@ OperationId Engine::submit(const Request& request, Time now) {
   };
   if (const char* problem = unfit(request); problem != nullptr)
     return refuse(ErrorCode::bad_argument, problem);
-  const std::string job = "job " + std::to_string(s.options.job);
-  const EngineState state = s.membership.state();
-  if (s.leaving || state == EngineState::left)
-    return refuse(ErrorCode::closed, "this member has left " + job);
-  if (state == EngineState::idle) return refuse(ErrorCode::not_joined, "join " + job + " first");
-  if (state == EngineState::failed) {
-    s.operations.complete_at_once(id, s.membership.error());
+  if (Error error = s.unready(); error) {
+    s.operations.complete_at_once(id, std::move(error));
     return id;
   }
+  if (s.async)
+    return refuse(ErrorCode::bad_argument,
+                  "this member was started for asynchronous jobs, which have push and updates");
   if (s.report) {
     const Error report = *std::exchange(s.report, std::nullopt);
     s.operations.add(id, request, now);
@@ -186,10 +204,82 @@ OperationId Engine::submit(const Request& request, Time now) {
 
 std::optional<Completion> Engine::take_completion() { return state_->operations.take(); }
 
+OperationId Engine::push(std::span<const float> gradient, Time deadline, Time now) {
+  State& s = *state_;
+  s.now = now;
+  const OperationId id = s.operations.next_id();
+  if (Error error = s.unready(); error) {
+    s.operations.complete_at_once(id, std::move(error));
+  } else if (!s.async || gradient.size() != s.options.elements) {
+    s.operations.complete_at_once(
+        id, {ErrorCode::bad_argument, wire::Status::ok, 0,
+             s.async ? "a push of " + std::to_string(gradient.size()) + " floats; the vector has " +
+                           std::to_string(s.options.elements)
+                     : std::string("this member was started for synchronous jobs: push is for "
+                                   "asynchronous ones")});
+  } else if (needs_weights()) {
+    s.operations.complete_at_once(id, s.async->why);
+  } else {
+    Request request;
+    request.input = gradient;
+    request.deadline = deadline;
+    const std::uint64_t bytes = s.options.elements * sizeof(float);
+    const std::uint32_t segment = s.membership.job().segment_bytes;
+    s.operations.add(id, request, now).segments =
+        segment == 0 ? 0 : (bytes + segment - 1) / segment;
+    s.async->pushes.more(now);
+    s.async->asking.expect(s.async->pushes.round_trip().timeout(), now);
+  }
+  return id;
+}
+
+std::optional<Update> Engine::take_update() {
+  State& s = *state_;
+  if (!s.async || s.async->phase != Asynchronous::Phase::live) return std::nullopt;
+  std::optional<Update> update = s.async->updates.take();
+  if (!update) return update;
+  ++s.statistics.updates;
+  // Where there was no room for what came, there is now.
+  if (s.async->updates.hole(update->segment))
+    s.async->asking.expect(s.async->pushes.round_trip().timeout(), s.now);
+  return update;
+}
+
+std::optional<Event> Engine::take_event() {
+  return state_->async ? std::exchange(state_->async->event, std::nullopt) : std::nullopt;
+}
+
+bool Engine::needs_weights() const {
+  return state_->async && state_->async->phase == Asynchronous::Phase::waiting;
+}
+
+UpdateNumbers Engine::numbers() const {
+  const State& s = *state_;
+  UpdateNumbers numbers;
+  if (!s.async || !s.begun()) return numbers;
+  numbers.base_round = s.membership.job().base_round;
+  if (needs_weights())
+    numbers.last.assign(s.async->updates.segments(), numbers.base_round);
+  else
+    numbers.last = s.async->updates.taken();
+  return numbers;
+}
+
+Error Engine::resume(const UpdateNumbers& numbers, Time now) {
+  State& s = *state_;
+  s.now = now;
+  if (Error error = s.unready(); error) return error;
+  if (!s.async)
+    return {ErrorCode::bad_argument, wire::Status::ok, 0,
+            "this member was started for synchronous jobs: resume is for asynchronous ones"};
+  return s.resume_updates(numbers);
+}
+
 void Engine::abandon(const Error& error) {
   State& s = *state_;
   s.operations.fail_all(error);
   s.stream.stop();
+  if (s.async) s.async->pushes.stop();
   s.broken = false;
   s.reset_at = never;
   s.membership.fail(error);
@@ -222,7 +312,10 @@ const wire::ReplyBody& Engine::job() const { return state_->membership.job(); }
 
 Statistics Engine::statistics() const {
   Statistics statistics = state_->statistics;
-  state_->stream.describe(statistics);
+  if (state_->async)
+    state_->async->pushes.describe(statistics);
+  else
+    state_->stream.describe(statistics);
   return statistics;
 }
 

@@ -49,16 +49,23 @@ void Engine::State::break_epoch(OperationId culprit, const Error& error) {
   reset_at = membership.joined() ? now + reset_grace(membership.member()) : never;
 }
 
+void Engine::State::stop_everything() {
+  operations.fail_all(membership.error());
+  stream.stop();
+  if (async) async->pushes.stop();
+}
+
 void Engine::State::lose_membership() {
-  if (stream.active())
-    end_epoch(
-        {ErrorCode::job_reset, wire::Status::not_a_member, 0,
-         "the switch does not know this member any more: it restarted or evicted this member; "
-         "joining job " +
-             std::to_string(options.job) + " again"});
+  const Error error{
+      ErrorCode::job_reset, wire::Status::not_a_member, 0,
+      "the switch does not know this member any more: it restarted or evicted this member; "
+      "joining job " +
+          std::to_string(options.job) + " again"};
+  confirming = false;
+  if (async) return take_new_place(error, now);
+  if (stream.active()) end_epoch(error);
   broken = false;
   reset_at = never;
-  confirming = false;
   membership.rejoin(now, now);
 }
 
@@ -66,10 +73,11 @@ void Engine::State::switch_leaves() {
   const Error error{ErrorCode::switch_gone, wire::Status::ok, 0,
                     "the switch said that it is going down; joining job " +
                         std::to_string(options.job) + " again when one answers"};
+  confirming = false;
+  if (async) return take_new_place(error, now + options.join_retry);
   if (stream.active() || !operations.empty()) end_epoch(error);
   broken = false;
   reset_at = never;
-  confirming = false;
   membership.rejoin(now + options.join_retry, now);
 }
 

@@ -9,7 +9,13 @@ void Flight::reset(std::uint32_t capacity) {
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(capacity, 1));
   if (ring_.size() != size) ring_.assign(size, Segment{});
   mask_ = size - 1;
+  table_ = false;
   clear();
+}
+
+void Flight::reset_table(std::uint32_t slots) {
+  reset(slots);
+  table_ = true;
 }
 
 void Flight::clear() {
@@ -20,10 +26,11 @@ void Flight::clear() {
   in_flight_ = lost_ = urgent_ = List{};
 }
 
-Segment& Flight::send_new(std::uint64_t operation, std::uint32_t bytes, Time now) {
-  Segment& segment = at(next_);
+Segment& Flight::send_first(std::uint64_t position, std::uint64_t operation, std::uint32_t bytes,
+                            Time now) {
+  Segment& segment = at(position);
   segment = Segment{};
-  segment.position = next_++;
+  segment.position = position;
   segment.order = orders_++;
   segment.first_sent = segment.last_sent = now;
   segment.operation = operation;
@@ -64,10 +71,31 @@ void Flight::mark_urgent(Segment& segment) {
 void Flight::complete(Segment& segment) {
   if (segment.state != SegmentState::lost) bytes_in_flight_ -= segment.bytes;
   unlink(segment);
-  segment.state = SegmentState::done;
   --outstanding_;
+  if (table_) {
+    segment.state = SegmentState::idle;
+    return;
+  }
+  segment.state = SegmentState::done;
   while (head_ < next_ && at(head_).state == SegmentState::done)
     at(head_++).state = SegmentState::idle;
+}
+
+void Flight::probe(unsigned count) {
+  if (table_) {
+    for (; count > 0; --count) {
+      Segment* segment = first_in_flight() != nullptr ? first_in_flight() : first_lost();
+      if (segment == nullptr) return;
+      mark_urgent(*segment);
+    }
+    return;
+  }
+  for (std::uint64_t position = head_; position < next_ && count > 0; ++position) {
+    Segment& segment = at(position);
+    if (segment.state != SegmentState::in_flight && segment.state != SegmentState::lost) continue;
+    mark_urgent(segment);
+    --count;
+  }
 }
 
 Flight::List& Flight::list_of(SegmentState state) {

@@ -1,5 +1,5 @@
-// The contributions that are outstanding: a ring by stream position, and three lists threaded
-// through it by order of transmission. No allocation but in reset().
+// The contributions that are outstanding: a ring by stream position, or a table by slot, and three
+// lists threaded through it by order of transmission. No allocation but in reset().
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,14 @@ struct Segment {
   bool retransmitted = false;
 };
 
-/// Positions [head, next): head is the oldest without a result.
+/// Positions [head, next): head is the oldest without a result. As a table: every slot, used again
+/// and again in any order.
 class Flight {
  public:
   /// Empty, positions from 0, at most `capacity` (rounded up to a power of two) in the ring.
   void reset(std::uint32_t capacity);
+  /// Empty, a table of `slots`: a position is a slot.
+  void reset_table(std::uint32_t slots);
   void clear();
 
   std::uint64_t head() const { return head_; }
@@ -49,12 +52,27 @@ class Flight {
   bool contains(std::uint64_t position) const { return position >= head_ && position < next_; }
 
   /// The next position is sent for the first time.
-  Segment& send_new(std::uint64_t operation, std::uint32_t bytes, Time now);
+  Segment& send_new(std::uint64_t operation, std::uint32_t bytes, Time now) {
+    return send_first(next_++, operation, bytes, now);
+  }
+  /// Of a table: the slot is idle.
+  Segment& send_slot(std::uint32_t slot, std::uint64_t operation, std::uint32_t bytes, Time now) {
+    return send_first(slot, operation, bytes, now);
+  }
+  bool is_outstanding(std::uint64_t position) const {
+    const SegmentState state = at(position).state;
+    return state != SegmentState::idle && state != SegmentState::done;
+  }
   void send_again(Segment& segment, Time now);
   void mark_lost(Segment& segment);
   /// Nothing for a segment that is done or urgent already.
   void mark_urgent(Segment& segment);
   void complete(Segment& segment);
+
+  /// Marks as urgent the `count` for which it is most due: in a stream those in front, in a table
+  /// the least recently transmitted.
+  void probe(unsigned count);
+  bool is_table() const { return table_; }
 
   /// Least recently transmitted of its kind; null when there is none.
   Segment* first_in_flight() { return first(in_flight_); }
@@ -71,12 +89,15 @@ class Flight {
     std::uint32_t head = none;
     std::uint32_t tail = none;
   };
+  Segment& send_first(std::uint64_t position, std::uint64_t operation, std::uint32_t bytes,
+                      Time now);
   Segment* first(List& list) { return list.head == none ? nullptr : &ring_[list.head]; }
   List& list_of(SegmentState state);
   void append(List& list, Segment& segment);
   void unlink(Segment& segment);
 
   std::vector<Segment> ring_;
+  bool table_ = false;
   std::uint64_t mask_ = 0;
   std::uint64_t head_ = 0;
   std::uint64_t next_ = 0;

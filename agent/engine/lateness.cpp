@@ -48,23 +48,33 @@ bool Engine::State::switch_silent() const {
   return requests.unanswered() >= 2 && now - requests.unanswered_since() >= silence;
 }
 
-Error Engine::State::overdue_error(const Operation& operation) const {
-  const std::string what = "operation " + std::to_string(operation.id) + " did not end within " +
-                           text::duration(operation.request.deadline - operation.submitted);
-  const std::string job = "job " + std::to_string(options.job);
+std::optional<Error> Engine::State::standstill(const std::string& what) const {
   if (switch_silent())
-    return {ErrorCode::switch_gone, wire::Status::ok, 0,
-            what + ": no answer from the switch for " +
-                text::duration(now - requests.unanswered_since()) + " to " +
-                std::to_string(requests.unanswered()) + " requests; check that switchd runs"};
+    return Error{ErrorCode::switch_gone, wire::Status::ok, 0,
+                 what + ": no answer from the switch for " +
+                     text::duration(now - requests.unanswered_since()) + " to " +
+                     std::to_string(requests.unanswered()) + " requests; check that switchd runs"};
   if (membership.state() == EngineState::halted)
-    return {ErrorCode::halted, wire::Status::halted, 0,
-            what + ": " + job + " is halted; resume it (switchctl resume)"};
+    return Error{
+        ErrorCode::halted, wire::Status::halted, 0,
+        what + ": job " + std::to_string(options.job) + " is halted; resume it (switchctl resume)"};
+  if (parent_missing)
+    return Error{ErrorCode::timed_out, wire::Status::parent_not_ready, 0,
+                 what + ": the switch's parent does not run job " + std::to_string(options.job) +
+                     " (parent not ready): check the parent, and the way to it"};
   if (membership.state() == EngineState::joining || membership.state() == EngineState::forming) {
     Error error = membership.why_not_yet();
     error.text = what + ": " + error.text;
     return error;
   }
+  return std::nullopt;
+}
+
+Error Engine::State::overdue_error(const Operation& operation) const {
+  const std::string what = "operation " + std::to_string(operation.id) + " did not end within " +
+                           text::duration(operation.request.deadline - operation.submitted);
+  const std::string job = "job " + std::to_string(options.job);
+  if (auto error = standstill(what)) return *error;
   Error error{ErrorCode::timed_out, wire::Status::ok, 0, {}};
   const Segment* oldest = stream.oldest();
   if (oldest == nullptr) {
@@ -93,8 +103,12 @@ Error Engine::State::overdue_error(const Operation& operation) const {
 }
 
 void Engine::State::end_overdue() {
-  if (const Operation* operation = operations.overdue(now); operation != nullptr)
-    break_epoch(operation->id, overdue_error(*operation));
+  while (const Operation* operation = operations.overdue(now)) {
+    if (!async) return break_epoch(operation->id, overdue_error(*operation));
+    const std::uint64_t index = operation->index;
+    operations.fail_one(index, overdue_push(*operation));
+    async->pushes.give_up(index);
+  }
 }
 
 }  // namespace iswitch::agent

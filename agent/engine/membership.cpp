@@ -32,7 +32,11 @@ std::string unfit_job(const wire::ReplyBody& job, const EngineOptions& options) 
     return std::string("the switch's reply has ") + name + " " + std::to_string(value) + "; " +
            need;
   };
-  if (job.mode != wire::Mode::sync) return field("mode", 1, "this agent needs a synchronous job");
+  if (job.mode != options.mode)
+    return field("mode", static_cast<std::uint64_t>(job.mode),
+                 options.mode == wire::Mode::sync
+                     ? "the job is asynchronous, this agent was started for a synchronous one"
+                     : "the job is synchronous, this agent was started for an asynchronous one");
   if (job.data_type != wire::DataType::float32)
     return field("data type", static_cast<std::uint64_t>(job.data_type),
                  "this agent sends float32 (0)");
@@ -41,6 +45,15 @@ std::string unfit_job(const wire::ReplyBody& job, const EngineOptions& options) 
   if (job.segment_bytes < wire::min_segment_bytes || job.segment_bytes > wire::max_segment_bytes ||
       job.segment_bytes % wire::min_segment_bytes != 0)
     return field("segment_bytes", job.segment_bytes, "a multiple of 32 from 32 to 8928 is needed");
+  const std::uint64_t most_elements =
+      std::uint64_t{job.slots} * (job.segment_bytes / sizeof(float));
+  if (options.mode == wire::Mode::async &&
+      (options.elements == 0 || options.elements > most_elements))
+    return field("slots", job.slots,
+                 "of " + std::to_string(job.segment_bytes) +
+                     " bytes each they hold vectors of 1 to " + std::to_string(most_elements) +
+                     " floats; this member's has " + std::to_string(options.elements) +
+                     ": raise the job's slots");
   if (job.segment_bytes > options.max_segment_bytes)
     return field("segment_bytes", job.segment_bytes,
                  "this host can carry " + std::to_string(options.max_segment_bytes) +
@@ -82,6 +95,7 @@ void Membership::send_join(Time at, Time now) {
     state_ = EngineState::joining;
   }
   wire::JoinBody body;
+  body.mode = options_.mode;
   body.wanted_member = wanted_;
   body.max_segment_bytes = options_.max_segment_bytes;
   body.incarnation = options_.incarnation;

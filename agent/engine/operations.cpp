@@ -13,9 +13,11 @@ Time Operation::inquiry() const {
   return submitted + left / 4 * 3;
 }
 
-void Operations::add(OperationId id, const Request& request, Time now) {
+Operation& Operations::add(OperationId id, const Request& request, Time now) {
+  const std::uint64_t index = end();
   Operation& operation = queue_.emplace_back();
   operation.id = id;
+  operation.index = index;
   operation.request = request;
   operation.submitted = now;
   const bool broadcast = request.kind == wire::OperationKind::broadcast;
@@ -25,6 +27,7 @@ void Operations::add(OperationId id, const Request& request, Time now) {
                                        .elements = vector_bytes(request) / sizeof(float),
                                        .user_tag = request.user_tag});
   note_times(operation);
+  return operation;
 }
 
 void Operations::complete_at_once(OperationId id, Error error) {
@@ -72,11 +75,25 @@ void Operations::segment_done(Operation& operation, std::uint32_t workers, bool 
   else
     ++statistics_.operations_done;
   ended_.push_back(std::move(ended));
+  forget_finished();
+}
+
+void Operations::forget_finished() {
   while (!queue_.empty() && queue_.front().finished) {
     queue_.pop_front();
     ++first_index_;
   }
   if (queue_.empty()) earliest_deadline_ = earliest_inquiry_ = never;
+}
+
+void Operations::fail_one(std::uint64_t index, const Error& error) {
+  Operation& operation = at(index);
+  operation.finished = true;
+  Ended ended;
+  ended.completion = {operation.id, error, operation.partial, operation.smallest_workers};
+  ++statistics_.operations_failed;
+  ended_.push_back(std::move(ended));
+  forget_finished();
 }
 
 void Operations::fail_all(OperationId culprit, const Error& error, const Error& others) {

@@ -11,6 +11,7 @@ namespace iswitch::agent {
 
 struct Operation {
   OperationId id = 0;
+  std::uint64_t index = 0;  ///< in Operations
   Request request;
   Time submitted = 0;
   std::uint32_t tag = 0;
@@ -33,7 +34,7 @@ class Operations {
 
   OperationId next_id() { return next_id_++; }
 
-  void add(OperationId id, const Request& request, Time now);
+  Operation& add(OperationId id, const Request& request, Time now);
   /// Ends an operation that was never added.
   void complete_at_once(OperationId id, Error error);
 
@@ -52,6 +53,8 @@ class Operations {
   /// One more segment has its result; the last one completes the operation.
   void segment_done(Operation& operation, std::uint32_t workers, bool partial);
 
+  /// This one ends with `error`, the others go on.
+  void fail_one(std::uint64_t index, const Error& error);
   /// Everything ends: the operation `culprit` with `error`, the others with `others`.
   void fail_all(OperationId culprit, const Error& error, const Error& others);
   void fail_all(const Error& error) { fail_all(0, error, error); }
@@ -73,6 +76,7 @@ class Operations {
     bool by_failure = false;
   };
   void note_times(const Operation& operation);
+  void forget_finished();
 
   Statistics& statistics_;
   std::deque<Operation> queue_;

@@ -16,6 +16,7 @@ constexpr Time unasked = INT64_MIN;
 void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
   const wire::Header& header = message.header;
   const bool marked_here = ecn == wire::Ecn::ce;
+  if (async) return on_update(message, marked_here);
   if (marked_here) stream.echo_mark();
   const Stream::Place place = stream.find(header.round, header.segment);
   if (place.found == Stream::Found::unknown || header.data_type() != wire::DataType::float32 ||
@@ -24,6 +25,7 @@ void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
     return;
   }
   requests.heard();
+  parent_missing = false;
   if (place.found == Stream::Found::duplicate) {
     ++statistics.duplicate_results;
     stream.duplicate(now);
@@ -75,6 +77,7 @@ void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
     const wire::SlotBody slot = wire::read_slot(message.payload);
     const Stream::Place place = stream.find(slot.round, slot.segment);
     if (place.found == Stream::Found::outstanding) stream.resend(place.position);
+    if (async) async->pushes.resend(slot.segment);
     requests.answer(message.header, membership.member(), answer);
     return;
   }
@@ -112,6 +115,7 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
     return;
   }
   requests.heard();
+  note_parent(reply);
   if (reply.answers == Answers::main) return on_main_reply(reply);
   if (!membership.joined()) return;
   if (reply.body.status == wire::Status::not_a_member) {
@@ -125,8 +129,17 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
   }
   if (reply.answers == Answers::ping) confirming = false;
   on_job_state(reply.body, reply.answers == Answers::unasked ? unasked : reply.asked_at);
-  if (reply.answers == Answers::help) on_help_reply(reply.body);
+  if (reply.answers == Answers::help) on_help_reply(reply);
   if (reply.answers == Answers::unasked) on_refused_segment(reply.body);
+}
+
+/// A leaf tells that its parent does not run the job (yet, or any more).
+void Engine::State::note_parent(const Reply& reply) {
+  if (reply.body.status == wire::Status::parent_not_ready)
+    parent_missing = true;
+  else if (reply.answers != Answers::unasked && reply.body.status == wire::Status::ok &&
+           reply.body.state == wire::JobState::running)
+    parent_missing = false;
 }
 
 void Engine::State::on_main_reply(const Reply& reply) {
@@ -149,14 +162,14 @@ void Engine::State::on_main_reply(const Reply& reply) {
     const std::uint32_t before = membership.job().base_round;
     if (membership.on_join_reply(reply, now)) {
       base_known_at = now;
-      if (stream.active() && membership.job().base_round != before)
-        end_epoch(reset_error(before, membership.job().base_round));
+      if (async && membership.state() == EngineState::forming) async->saw_forming = true;
+      if (begun() && membership.job().base_round != before) {
+        const Error error = reset_error(before, membership.job().base_round);
+        async ? restart_updates(error) : end_epoch(error);
+      }
       follow_job_state();
     }
-    if (membership.state() == EngineState::failed) {
-      operations.fail_all(membership.error());
-      stream.stop();
-    }
+    if (membership.state() == EngineState::failed) stop_everything();
     return;
   }
   if (!membership.joined()) return;
@@ -166,10 +179,15 @@ void Engine::State::on_main_reply(const Reply& reply) {
   on_job_state(reply.body, reply.asked_at);
 }
 
-void Engine::State::on_help_reply(const wire::ReplyBody& body) {
+void Engine::State::on_help_reply(const Reply& reply) {
+  if (async) return on_async_help_reply(reply);
+  const wire::ReplyBody& body = reply.body;
   if (body.status == wire::Status::gone) return on_refused_segment(body);
   const Segment* oldest = stream.oldest();
-  if (!inquiry.asked || oldest == nullptr || oldest->position != inquiry.position) return;
+  if (!inquiry.asked || oldest == nullptr || oldest->position != inquiry.position ||
+      reply.about.segment != stream.slot_of(inquiry.position) ||
+      reply.about.round != stream.round_of(inquiry.position))
+    return;
   inquiry.answered = true;
   inquiry.missing = body.missing;
   if ((body.missing >> membership.member() & 1) != 0) stream.resend(inquiry.position);
@@ -179,7 +197,7 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
   // While a job forms, the switch may restart and a repeated Join make this a member of its next
   // life unnoticed. So only the answer to a Join tells that the job runs, and in which round it
   // began.
-  if (membership.state() == EngineState::forming && !stream.active()) return;
+  if (membership.state() == EngineState::forming && !begun()) return;
   // Refusals may carry zeros: nothing is learned from those.
   const bool described = body.status == wire::Status::ok || body.status == wire::Status::gone ||
                          body.status == wire::Status::halted ||
@@ -199,7 +217,7 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
                           job.segment_bytes == membership.job().segment_bytes &&
                           job.shards == membership.job().shards;
   // Another shape under a running stream can only be another job under the same number.
-  if (!same_shape && stream.active()) return lose_membership();
+  if (!same_shape && begun()) return lose_membership();
   const EngineState before = membership.state();
   membership.adopt(job);
   if (body.base_round != known) on_base_round(body.base_round);
@@ -210,6 +228,7 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
 }
 
 void Engine::State::follow_job_state() {
+  if (async) return follow_async();
   if (!stream.active()) return begin_epoch_if_possible();
   if (membership.state() != EngineState::running)
     stream.pause();
@@ -223,6 +242,11 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
   membership.set_base_round(base_round);
   base_known_at = now;
   last_ping = now - options.ping_interval;  // a Reset does not say who is a member now: ask
+  if (async) {
+    if (begun()) restart_updates(reset_error(before, base_round));
+    if (requests.main() == wire::Action::reset) requests.stop();
+    return follow_async();
+  }
   if (stream.active()) {
     end_epoch(reset_error(before, base_round));
     ++statistics.resets;
@@ -237,9 +261,18 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
 
 void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
   const bool gone = body.status == wire::Status::gone;
-  if ((!gone && body.status != wire::Status::mismatch) || !stream.active()) return;
+  if ((!gone && body.status != wire::Status::mismatch) || !begun()) return;
   const auto slot = static_cast<std::uint32_t>(body.missing >> 32);
   const auto round = static_cast<std::uint32_t>(body.missing);
+  if (async) {
+    if (gone) return fall_behind(slot, round);
+    const auto index = async->pushes.find(slot, round);
+    if (!index) return;
+    operations.fail_one(*index, {ErrorCode::mismatch, wire::Status::mismatch, 0,
+                                 "members disagree on the vector in " + text::slot(slot, round) +
+                                     "; push vectors of one length everywhere"});
+    return async->pushes.give_up(*index);
+  }
   const Stream::Place place = stream.find(round, slot);
   if (place.found == Stream::Found::unknown) return;
   // A late copy of a contribution is stale at the switch; its result has been taken.

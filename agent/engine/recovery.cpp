@@ -77,14 +77,10 @@ bool Recovery::timed_out(Flight& flight, Time now) {
   ++back_off_;
   late_before_ = flight.orders();
   timer_started_ = now;
-  unsigned marked = 0;
-  for (std::uint64_t position = flight.head(); position < flight.next() && marked < probes_;
-       ++position) {
-    Segment& segment = flight.at(position);
-    if (segment.state != SegmentState::in_flight && segment.state != SegmentState::lost) continue;
-    flight.mark_urgent(segment);
-    ++marked;
-  }
+  // In a stream everything waits for the front. Slots of a table wait for nothing but their own
+  // answers, so each must have its turn.
+  const unsigned share = flight.is_table() ? flight.outstanding() / table_share : 0;
+  flight.probe(std::max(probes_, std::min(share, most_probes)));
   return true;
 }
 

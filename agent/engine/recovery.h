@@ -61,6 +61,7 @@ class Recovery {
 
  private:
   static constexpr unsigned most_probes = 64;
+  static constexpr unsigned table_share = 8;  // of the outstanding slots, one in so many a timeout
 
   Time reorder_window() const;
   void declared_lost(Time now);

@@ -72,8 +72,9 @@ void Requests::ping(wire::MemberId sender, Time now) {
 
 void Requests::help(wire::MemberId sender, wire::SlotBody slot, Time now) {
   const ControlRequest request{wire::Action::help, slot};
-  help_ = next(request.action, now);
-  queue(compose(request, *help_, sender));
+  SentHelp& help = helps_[next_help_++ % helps_.size()];
+  help = {next(request.action, now), slot};
+  queue(compose(request, help.sent, sender));
   asked(now);
 }
 
@@ -120,10 +121,14 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
     reply.answers = Answers::ping;
     reply.asked_at = ping_->at;
     ping_.reset();
-  } else if (help_ && fits(*help_)) {
+  } else if (const auto help = std::find_if(
+                 helps_.begin(), helps_.end(),
+                 [&](const SentHelp& one) { return one.sent.id != 0 && fits(one.sent); });
+             help != helps_.end()) {
     reply.answers = Answers::help;
-    reply.asked_at = help_->at;
-    help_.reset();
+    reply.asked_at = help->sent.at;
+    reply.about = help->about;
+    help->sent.id = 0;  // that of no request
   } else if (message.header.round == 0 && reply.action == wire::Action::ping &&
              message.header.set > peer_unasked_nonce_) {
     peer_unasked_nonce_ = message.header.set;
@@ -147,7 +152,7 @@ void Requests::forget_peer() {
   peer_request_.reset();
   peer_unasked_nonce_ = 0;
   ping_.reset();
-  help_.reset();
+  for (SentHelp& help : helps_) help.sent.id = 0;
 }
 
 void Requests::tick(wire::MemberId sender, bool member, Time now) {

@@ -35,6 +35,7 @@ struct Reply {
   Answers answers = Answers::nothing;
   wire::Action action = wire::Action::ping;
   wire::ReplyBody body;
+  wire::SlotBody about;    ///< help: what was asked for
   bool authentic = false;  ///< the tag is right under this member's key
   Time asked_at = 0;       ///< when what it answers was first sent; meaningless for unasked
 };
@@ -104,6 +105,7 @@ class Requests {
  private:
   static constexpr std::size_t most_queued = 32;
   static constexpr std::size_t most_wanted = 8;
+  static constexpr std::size_t most_helps = 32;  ///< whose answers are known
 
   SentRequest next(wire::Action action, Time now);
   wire::ControlDatagram compose(const ControlRequest& request, const SentRequest& sent,
@@ -120,7 +122,12 @@ class Requests {
   Statistics& statistics_;
   std::optional<RepeatedRequest> main_;
   std::optional<SentRequest> ping_;
-  std::optional<SentRequest> help_;
+  struct SentHelp {
+    SentRequest sent;
+    wire::SlotBody about;
+  };
+  std::array<SentHelp, most_helps> helps_;  ///< the latest; id 0: none, or answered
+  std::size_t next_help_ = 0;
   std::array<ControlRequest, most_wanted> wanted_;
   std::size_t wanted_count_ = 0;
 

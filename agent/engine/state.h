@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/engine/asynchronous.h"
 #include "agent/engine/engine.h"
 #include "agent/engine/membership.h"
 #include "agent/engine/operations.h"
@@ -26,14 +27,17 @@ struct Engine::State {
         operations(statistics),
         stream(options, operations, statistics),
         last_ping(options.start_time),
-        now(options.start_time) {}
+        now(options.start_time) {
+    if (options.mode == wire::Mode::async) async.emplace(options, operations, statistics);
+  }
 
   // receive.cpp: what a datagram means
   void on_result(const wire::Message& message, wire::Ecn ecn);
   void on_request(const wire::Message& message, Bytes datagram);
   void on_reply(const wire::Message& message, Bytes datagram);
   void on_main_reply(const Reply& reply);
-  void on_help_reply(const wire::ReplyBody& body);
+  void on_help_reply(const Reply& reply);
+  void note_parent(const Reply& reply);
   /// `asked_at`: when the request that it answers was sent; long ago for what nobody asked for.
   void on_job_state(const wire::ReplyBody& body, Time asked_at);
   void follow_job_state();
@@ -48,6 +52,8 @@ struct Engine::State {
   /// `culprit` fails with `error` and all others with it: this member can no longer contribute to
   /// them. What is outstanding on other members needs a Reset, which is asked for after a grace.
   void break_epoch(OperationId culprit, const Error& error);
+  /// The membership has failed for good.
+  void stop_everything();
   void lose_membership();
   void switch_leaves();
   void ask_for_reset();
@@ -58,10 +64,36 @@ struct Engine::State {
   Time inquiry_due() const;
   void inquire();
   Error overdue_error(const Operation& operation) const;
+  /// Why nothing can end at all just now: no switch, no job.
+  std::optional<Error> standstill(const std::string& what) const;
   bool switch_silent() const;
   void end_overdue();
 
+  // asynchronous.cpp: an asynchronous job has no epochs but *places*: from a Join until the place
+  // is lost or given up. Errors end pushes; an event ends the delivery of updates.
+  void follow_async();
+  void on_update(const wire::Message& message, bool marked_here);
+  /// This member's weights do not follow from the updates any more.
+  void need_weights(EventKind kind, const Error& error);
+  /// Every slot begins again.
+  void restart_updates(const Error& error);
+  /// An update that is needed is not kept any more.
+  void fall_behind(std::uint32_t segment, std::uint32_t number);
+  /// All pushes fail, and this member joins again, at `at`, so that late copies of what it sent
+  /// mean nothing.
+  void take_new_place(const Error& error, Time at);
+  void on_async_help_reply(const Reply& reply);
+  void ask_for_updates();
+  Time asking_due() const;
+  Error resume_updates(const UpdateNumbers& numbers);
+  Error overdue_push(const Operation& operation) const;
+  /// This member sends contributions, or would, were it not for the job's state.
+  bool begun() const {
+    return async ? async->phase != Asynchronous::Phase::unbegun : stream.active();
+  }
+
   void keep_alive();
+  Error unready() const;
 
   EngineOptions options;
   Statistics statistics;
@@ -69,6 +101,7 @@ struct Engine::State {
   Membership membership;
   Operations operations;
   Stream stream;
+  std::optional<Asynchronous> async;  ///< instead of the stream
 
   /// An operation failed here: nothing is sent before a newer base round.
   bool broken = false;
@@ -76,9 +109,10 @@ struct Engine::State {
   std::optional<Error> report;  ///< an epoch ended while nothing was outstanding
   bool leaving = false;
   Time leave_deadline = never;
-  Time base_known_at = 0;   ///< when the present base round was learned
-  bool confirming = false;  ///< somebody says that this is no member: a Ping will tell
-  Time ping_at = 0;         ///< confirming: when to Ping (again)
+  Time base_known_at = 0;       ///< when the present base round was learned
+  bool parent_missing = false;  ///< the switch said that its parent does not run the job
+  bool confirming = false;      ///< somebody says that this is no member: a Ping will tell
+  Time ping_at = 0;             ///< confirming: when to Ping (again)
 
   /// Help about the oldest outstanding segment.
   struct {

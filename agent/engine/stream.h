@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include "agent/congestion/algorithm.h"
 #include "agent/engine/engine.h"
-#include "agent/engine/flight.h"
+#include "agent/engine/in_flight.h"
 #include "agent/engine/operations.h"
-#include "agent/engine/recovery.h"
 
 namespace iswitch::agent {
 
@@ -23,12 +21,12 @@ class Stream {
   /// Begun, and nothing of it given to the stream yet.
   bool untouched() const { return active_ && end_ == 0; }
   bool active() const { return active_; }
-  bool paused() const { return paused_; }
+  bool paused() const { return in_flight_.paused(); }
   /// An operation was added.
   void more(Time now);
 
-  void pause();
-  void resume(Time now);
+  void pause() { in_flight_.pause(); }
+  void resume(Time now) { in_flight_.resume(now); }
 
   /// Where a result belongs.
   enum class Found : std::uint8_t { outstanding, duplicate, unknown };
@@ -37,58 +35,55 @@ class Stream {
     std::uint64_t position = 0;
   };
   Place find(std::uint32_t round, std::uint32_t segment) const;
-  const Segment& segment(std::uint64_t position) const { return flight_.at(position); }
+  const Segment& segment(std::uint64_t position) const { return flight().at(position); }
   /// The first copy of the result of an outstanding position has been taken.
-  void acknowledge(std::uint64_t position, bool marked, Time now);
-  void duplicate(Time now) { recovery_.duplicate(now); }
+  void acknowledge(std::uint64_t position, bool marked, Time now) {
+    in_flight_.acknowledge(position, marked, now);
+  }
+  void duplicate(Time now) { in_flight_.duplicate(now); }
   /// Congestion Experienced was seen: the next contribution says so.
-  void echo_mark() { echo_mark_ = true; }
+  void echo_mark() { in_flight_.echo_mark(); }
 
   /// The contribution goes again at once. Nothing when it is not outstanding.
   void resend(std::uint64_t position);
 
   /// The oldest outstanding contribution; null when there is none.
   const Segment* oldest() const {
-    return flight_.outstanding() == 0 ? nullptr : &flight_.at(flight_.head());
+    return flight().outstanding() == 0 ? nullptr : &flight().at(flight().head());
   }
   std::uint32_t round_of(std::uint64_t position) const;
   std::uint32_t slot_of(std::uint64_t position) const;
 
   bool ready() const;  ///< transmit() has something to give now
   bool transmit(Outgoing& out, Time now);
-  void tick(Time now);
-  Time next_deadline() const;
-  const RoundTrip& round_trip() const { return recovery_.round_trip(); }
-  void describe(Statistics& statistics) const;
+  void tick(Time now) {
+    if (active_) in_flight_.tick(now);
+  }
+  Time next_deadline() const { return active_ ? in_flight_.next_deadline() : never; }
+  const RoundTrip& round_trip() const { return in_flight_.round_trip(); }
+  void describe(Statistics& statistics) const { in_flight_.describe(statistics); }
 
  private:
-  enum class Next : std::uint8_t { nothing, urgent, lost, fresh };
-  Next what_next() const;
+  const Flight& flight() const { return in_flight_.flight(); }
+  /// The next position may go for the first time.
+  bool fresh_may_go() const;
   std::uint32_t bytes_at(const Operation& operation, std::uint64_t position) const;
-  bool fits_window(std::uint64_t bytes) const;
   void write(const Segment& segment, Outgoing& out);
-  void detect(Time now);
 
   const EngineOptions& options_;
   Operations& operations_;
-  Statistics& statistics_;
-  Flight flight_;
-  Recovery recovery_;
-  CongestionAlgorithm congestion_;
+  InFlight in_flight_;
 
   bool active_ = false;
-  bool paused_ = false;
-  bool echo_mark_ = false;
   wire::MemberId member_ = wire::no_member;
   std::uint32_t rank_ = 0;
   std::uint32_t slots_ = 1;
   std::uint32_t base_round_ = 0;
   std::uint32_t segment_bytes_ = 0;
   std::uint16_t shards_ = 1;
-  std::uint32_t range_ = 1;          // head + range_ bounds what is sent: at most `slots`
-  std::uint32_t most_segments_ = 1;  // outstanding
-  std::uint64_t end_ = 0;            // position after the last one cut
-  std::uint64_t sending_ = 0;        // index of the operation that the next new position belongs to
+  std::uint32_t range_ = 1;    // head + range_ bounds what is sent: at most `slots`
+  std::uint64_t end_ = 0;      // position after the last one cut
+  std::uint64_t sending_ = 0;  // index of the operation that the next new position belongs to
 };
 
 }  // namespace iswitch::agent

@@ -54,7 +54,8 @@ const char* remedy(wire::Status status) {
     case wire::Status::bad_value:
       return "check the wanted member id and this host's largest segment against the job's config";
     case wire::Status::unsupported:
-      return "the job's mode or data type is not what this agent speaks (synchronous, float32)";
+      return "the job's mode (synchronous or asynchronous) or data type is not what this agent was "
+             "started for; it sends float32";
     case wire::Status::parent_not_ready:
       return "the switch waits for its own parent: check that one";
     case wire::Status::replayed_nonce:

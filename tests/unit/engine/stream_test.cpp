@@ -238,7 +238,7 @@ TEST_CASE("a forced broadcast without its root fails alone", "[engine][stream]")
   hand.result(1, 100, {5, 5});
   const Completion completion = hand.completion();
   CHECK(completion.error.code == ErrorCode::root_missing);
-  CHECK(completion.error.text.find("member 3") != std::string::npos);
+  CHECK(completion.error.text.find("rank 3") != std::string::npos);
   hand.result(2, 100, {});
   CHECK_FALSE(hand.completion().error);
 }

@@ -1,0 +1,144 @@
+#include "agent/engine/pushes.h"
+
+#include <algorithm>
+
+#include "agent/engine/payload.h"
+
+namespace iswitch::agent {
+namespace {
+
+/// More than this would be no window any more.
+constexpr std::uint32_t most_outstanding = 1U << 16;
+
+}  // namespace
+
+Pushes::Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics)
+    : options_(options), operations_(operations), in_flight_(options, statistics) {}
+
+void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) {
+  member_ = member;
+  base_round_ = job.base_round;
+  segment_bytes_ = job.segment_bytes;
+  shards_ = job.shards;
+  slots_ = static_cast<std::uint32_t>((options_.elements * sizeof(float) + segment_bytes_ - 1) /
+                                      segment_bytes_);
+  in_flight_.flight().reset_table(slots_);
+  active_ = true;
+  fit_window(now);
+  // What was submitted while nobody knew how large a segment is.
+  for (std::uint64_t index = operations_.begin(); index != operations_.end(); ++index)
+    operations_.at(index).segments = slots_;
+  first_operation_ = operations_.begin();
+  go_on_with(first_operation_);
+  if (!operations_.empty()) more(now);
+}
+
+void Pushes::fit_window(Time now) {
+  if (!active_ || outstanding() != 0) return;
+  const bool paused = in_flight_.paused();
+  in_flight_.begin(segment_bytes_,
+                   std::clamp<std::uint32_t>(options_.receive_datagrams, 1, most_outstanding), now);
+  if (paused) in_flight_.pause();
+}
+
+void Pushes::stop() {
+  active_ = false;
+  in_flight_.stop();
+}
+
+void Pushes::more(Time now) {
+  if (active_ && outstanding() == 0) in_flight_.iteration(options_.elements * sizeof(float), now);
+}
+
+std::uint32_t Pushes::bytes_of(std::uint32_t slot) const {
+  const std::uint64_t offset = std::uint64_t{slot} * segment_bytes_;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(options_.elements * sizeof(float) - offset, segment_bytes_));
+}
+
+void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial, bool marked,
+                         Time now) {
+  const Flight& flight = in_flight_.flight();
+  if (!active_ || !flight.is_outstanding(slot)) return;
+  const std::uint64_t operation = flight.at(slot).operation;
+  in_flight_.acknowledge(slot, marked, now);
+  operations_.segment_done(operations_.at(operation), workers, partial);
+}
+
+std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) const {
+  const Flight& flight = in_flight_.flight();
+  if (!active_ || slot >= slots_ || !flight.is_outstanding(slot)) return std::nullopt;
+  const std::uint64_t operation = flight.at(slot).operation;
+  return number_of(operation) == number ? std::optional(operation) : std::nullopt;
+}
+
+void Pushes::resend(std::uint32_t slot) {
+  Flight& flight = in_flight_.flight();
+  if (active_ && slot < slots_ && flight.is_outstanding(slot)) flight.mark_urgent(flight.at(slot));
+}
+
+void Pushes::give_up(std::uint64_t operation) {
+  if (!active_) return;
+  Flight& flight = in_flight_.flight();
+  for (std::uint32_t slot = 0; slot < slots_; ++slot) {
+    if (flight.is_outstanding(slot) && flight.at(slot).operation == operation)
+      flight.complete(flight.at(slot));
+  }
+  if (next_operation_ == operation) go_on_with(operation + 1);
+}
+
+void Pushes::give_up_all() {
+  if (!active_) return;
+  in_flight_.stop();
+  go_on_with(operations_.end());
+}
+
+void Pushes::go_on_with(std::uint64_t operation) {
+  next_operation_ = std::max(operation, operations_.begin());
+  while (next_operation_ < operations_.end() && operations_.at(next_operation_).finished)
+    ++next_operation_;
+  next_slot_ = 0;
+}
+
+bool Pushes::fresh_may_go() const {
+  const Flight& flight = in_flight_.flight();
+  return next_operation_ < operations_.end() && !in_flight_.full() &&
+         !flight.is_outstanding(next_slot_) && flight.first_lost() == nullptr &&
+         in_flight_.fits_window(segment_bytes_);
+}
+
+bool Pushes::ready() const {
+  return active_ && !paused() && (in_flight_.due() != nullptr || fresh_may_go());
+}
+
+bool Pushes::transmit(Outgoing& out, Time now) {
+  if (!active_ || paused()) return false;
+  Flight& flight = in_flight_.flight();
+  if (Segment* segment = in_flight_.due(); segment != nullptr) {
+    flight.send_again(*segment, now);
+    write(*segment, out);
+    return true;
+  }
+  if (!fresh_may_go()) return false;
+  const Segment& segment = flight.send_slot(next_slot_, next_operation_, bytes_of(next_slot_), now);
+  in_flight_.sent(now);
+  write(segment, out);
+  if (++next_slot_ == slots_) go_on_with(next_operation_ + 1);
+  return true;
+}
+
+void Pushes::write(const Segment& segment, Outgoing& out) {
+  const auto slot = static_cast<std::uint32_t>(segment.position);
+  const Request& request = operations_.at(segment.operation).request;
+  const std::uint64_t offset = std::uint64_t{slot} * segment_bytes_;
+  in_flight_.write(segment,
+                   {.member = member_,
+                    .round = number_of(segment.operation),
+                    .segment = slot,
+                    .tag = options_.incarnation,
+                    .shards = shards_,
+                    .payload = contribution(request, 0, offset, segment.bytes)},
+                   out);
+}
+
+}  // namespace iswitch::agent

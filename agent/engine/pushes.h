@@ -1,0 +1,81 @@
+// This member's pushes in an asynchronous job (protocol.md section 5): one outstanding a slot, its
+// number growing slot by slot; acknowledged by the first result that has this member's bit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "agent/engine/engine.h"
+#include "agent/engine/in_flight.h"
+#include "agent/engine/operations.h"
+
+namespace iswitch::agent {
+
+class Pushes {
+ public:
+  Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics);
+
+  /// A new place at the switch: numbers start after job.base_round.
+  void begin(const wire::ReplyBody& job, wire::MemberId member, Time now);
+  /// What the receive buffer holds has become known. Under way it counts from the next place on.
+  void fit_window(Time now);
+  void stop();
+  bool active() const { return active_; }
+  void pause() { in_flight_.pause(); }
+  void resume(Time now) { in_flight_.resume(now); }
+  bool paused() const { return in_flight_.paused(); }
+  /// A push was added to the operations.
+  void more(Time now);
+
+  /// Slots with an unacknowledged push.
+  std::uint32_t outstanding() const { return in_flight_.flight().outstanding(); }
+  /// A result came for the first time that has this member's bit.
+  void acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial, bool marked, Time now);
+  void duplicate(Time now) { in_flight_.duplicate(now); }
+  /// Congestion Experienced was seen: the next push says so.
+  void echo_mark() { in_flight_.echo_mark(); }
+  /// Index of the operation whose push with this number is outstanding on the slot.
+  std::optional<std::uint64_t> find(std::uint32_t slot, std::uint32_t number) const;
+  void resend(std::uint32_t slot);
+  /// Nothing of this operation, which has ended, is sent any more. The switch may have counted
+  /// parts of it.
+  void give_up(std::uint64_t operation);
+  /// Likewise of all that were added so far. Numbers go on.
+  void give_up_all();
+
+  bool ready() const;  ///< transmit() has something to give now
+  bool transmit(Outgoing& out, Time now);
+  void tick(Time now) {
+    if (active_) in_flight_.tick(now);
+  }
+  Time next_deadline() const { return active_ ? in_flight_.next_deadline() : never; }
+  const RoundTrip& round_trip() const { return in_flight_.round_trip(); }
+  void describe(Statistics& statistics) const { in_flight_.describe(statistics); }
+
+ private:
+  bool fresh_may_go() const;
+  /// Operations that were given up are passed over.
+  void go_on_with(std::uint64_t operation);
+  std::uint32_t bytes_of(std::uint32_t slot) const;
+  std::uint32_t number_of(std::uint64_t operation) const {
+    return base_round_ + 1 + static_cast<std::uint32_t>(operation - first_operation_);
+  }
+  void write(const Segment& segment, Outgoing& out);
+
+  const EngineOptions& options_;
+  Operations& operations_;
+  InFlight in_flight_;
+
+  bool active_ = false;
+  wire::MemberId member_ = wire::no_member;
+  std::uint32_t base_round_ = 0;
+  std::uint32_t segment_bytes_ = 0;
+  std::uint32_t slots_ = 0;  ///< of the vector
+  std::uint16_t shards_ = 1;
+  std::uint64_t first_operation_ = 0;  ///< index of the one with number base_round + 1
+  // What goes next for the first time.
+  std::uint64_t next_operation_ = 0;
+  std::uint32_t next_slot_ = 0;
+};
+
+}  // namespace iswitch::agent
