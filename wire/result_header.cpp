@@ -29,7 +29,7 @@ PartialSum header_sum(const Header& header) {
 
 }  // namespace
 
-void ResultMessage::set(const ResultFields& fields) {
+void ResultMessage::put(const ResultFields& fields, const Header& header) {
   job = fields.job;
   flags = fields.flags;
   workers = fields.workers;
@@ -38,19 +38,33 @@ void ResultMessage::set(const ResultFields& fields) {
   members = fields.members;
   payload_bytes = fields.payload_bytes;
   payload_sum = fields.payload_sum;
-  const Header header{.type = Type::result,
-                      .flags = flags,
-                      .job = job,
-                      .member = workers,
-                      .round = round,
-                      .segment = segment,
-                      .set = members};
+  type_ = header.type;
   write_header(header, header_.data());
   const auto udp_length = static_cast<std::uint16_t>(udp_bytes + header_bytes + payload_bytes);
   udp_length_ = __builtin_bswap16(udp_length);
   total_length_ = __builtin_bswap16(static_cast<std::uint16_t>(ipv4_bytes + udp_length));
   // The length counts twice: in the pseudo header and in the UDP header.
   sum_ = payload_sum + memory_order(fold(header_sum(header) + 2 * PartialSum{udp_length}));
+}
+
+void ResultMessage::set(const ResultFields& fields) {
+  put(fields, {.type = Type::result,
+               .flags = fields.flags,
+               .job = fields.job,
+               .member = fields.workers,
+               .round = fields.round,
+               .segment = fields.segment,
+               .set = fields.members});
+}
+
+void ResultMessage::set(const ResultFields& fields, const ContributionPlace& place) {
+  put(fields, {.type = Type::contribution,
+               .flags = fields.flags,
+               .job = fields.job,
+               .member = place.member,
+               .round = fields.round,
+               .segment = fields.segment,
+               .set = contribution_set(place.operation_tag, fields.workers)});
 }
 
 ResultTemplate::ResultTemplate(const Route& route, std::uint16_t member_shards, bool udp_checksum)

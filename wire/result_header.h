@@ -1,4 +1,5 @@
-// Fast path for results: one payload, its checksum summed once, 64 header bytes patched per member.
+// Fast path for what a switch sends of data: results, and a child switch's sums on their way up.
+// One payload, its checksum summed once, 64 header bytes patched per receiver.
 #pragma once
 
 #include <array>
@@ -21,17 +22,30 @@ struct ResultFields {
   PartialSum payload_sum = 0;  ///< partial_sum of the payload; 0 where checksums are off
 };
 
+/// What a child switch's contribution says beside its sum's fields.
+struct ContributionPlace {
+  MemberId member = 0;              ///< the switch's id at its parent
+  std::uint32_t operation_tag = 0;  ///< asynchronous: the switch's incarnation
+};
+
 /// A result's fields with what all its copies share worked out once: the iSwitch header's bytes,
-/// the lengths, and the checksum's part of both and the payload.
+/// the lengths, and the checksum's part of both and the payload. Or, with a ContributionPlace, a
+/// sum on its way to the parent; `workers` and `members` are then what stands in it.
 class ResultMessage : public ResultFields {
  public:
   ResultMessage() = default;
   explicit ResultMessage(const ResultFields& fields) { set(fields); }
   /// In place, since a copy of what has just been written would stall on the store buffer.
   void set(const ResultFields& fields);
+  void set(const ResultFields& fields, const ContributionPlace& place);
+
+  Type type() const { return type_; }
 
  private:
   friend class ResultTemplate;
+  void put(const ResultFields& fields, const Header& header);
+
+  Type type_ = Type::result;
   PartialSum sum_ = 0;
   std::array<std::uint8_t, header_bytes> header_{};
   std::uint16_t total_length_ = 0;  // these two in memory order

@@ -9,16 +9,21 @@ void Admission::put(const datapath::MemberSpec& member, const datapath::SwitchAd
                      .udp_port = member.endpoint.udp_port,
                      .ingress = member.ingress,
                      .present = true,
-                     .kind = member.kind};
-  const wire::Route route{.from = {self.mac, self.rules.ip, self.rules.udp_port},
-                          .to = member.endpoint,
-                          .tos = static_cast<std::uint8_t>((self.rules.data_tos & 0xFC) |
-                                                           static_cast<unsigned>(wire::Ecn::ect0))};
-  destinations[member.id] = {member.ingress,
-                             wire::ResultTemplate(route, member.shards, spec.udp_checksum)};
+                     .kind = member.kind,
+                     .incarnation = member.incarnation};
+  destinations[member.id] = destination(self, member.endpoint, member.ingress, member.shards);
   members |= MemberMask{1} << member.id;
   member_count = static_cast<std::uint16_t>(std::popcount(members));
   for (auto& kind : told) kind[member.id] = long_ago;
+}
+
+Destination Admission::destination(const datapath::SwitchAddress& self, const wire::Endpoint& to,
+                                   PortId port, std::uint16_t shards) const {
+  const wire::Route route{.from = {self.mac, self.rules.ip, self.rules.udp_port},
+                          .to = to,
+                          .tos = static_cast<std::uint8_t>((self.rules.data_tos & 0xFC) |
+                                                           static_cast<unsigned>(wire::Ecn::ect0))};
+  return {port, wire::ResultTemplate(route, shards, spec.udp_checksum)};
 }
 
 void Admission::drop(wire::MemberId member) {

@@ -13,13 +13,14 @@ namespace iswitch::pipeline {
 /// Longer ago than any time that is compared with it.
 inline constexpr Time long_ago = INT64_MIN / 4;
 
-/// What a contribution's source must be.
+/// What a contribution's source must be, or a parent's result's.
 struct MemberRow {
   std::uint32_t ip = 0;
   std::uint16_t udp_port = 0;
   PortId ingress = 0;
   bool present = false;
   wire::MemberKind kind = wire::MemberKind::worker;
+  std::uint32_t incarnation = 0;
 
   bool matches(const wire::Endpoint& source, PortId port) const {
     return present && ip == source.ip.value && udp_port == source.udp_port && ingress == port;
@@ -36,12 +37,16 @@ struct Admission {
   MemberMask members = 0;          ///< rows present, bit i = member i
   JobStats* stats = nullptr;
   std::array<MemberRow, wire::max_members> rows{};
+  MemberRow parent;  ///< present in a child job that has one
   std::array<Destination, wire::max_members> destinations{};  ///< by member id
   /// When a notice about a member was last given, by kind; not_a_member has no member.
   std::array<std::array<Time, wire::max_members>, 4> told{};
 
   void put(const datapath::MemberSpec& member, const datapath::SwitchAddress& self);
   void drop(wire::MemberId member);
+  /// Headers of this job's data for somebody.
+  Destination destination(const datapath::SwitchAddress& self, const wire::Endpoint& to,
+                          PortId port, std::uint16_t shards) const;
 };
 
 }  // namespace iswitch::pipeline

@@ -10,17 +10,42 @@ bool workers_are_right(const MemberRow& row, std::uint32_t workers) {
   return row.kind == wire::MemberKind::worker ? workers == 1 : workers >= 1 && workers <= 0xFFFF;
 }
 
+bool is_own_port(const ShardPlace& place, const wire::Packet& packet, ShardPlace::Where where) {
+  return where.owner == place.shard && packet.destination_port == place.udp_port + place.shard;
+}
+
 /// Counter::count_ when the job takes it.
 Counter fault_of(const ShardPlace& place, const Admission& job, const MemberRow& row,
                  const wire::Packet& packet, ShardPlace::Where where) {
   const wire::Header& header = packet.message.header;
-  if (where.owner != place.shard || packet.destination_port != place.udp_port + place.shard)
-    return Counter::classify_drop_wrong_port;
+  if (!is_own_port(place, packet, where)) return Counter::classify_drop_wrong_port;
   if (header.segment >= job.spec.slots) return Counter::classify_drop_segment;
   if (header.data_type() != job.spec.data_type) return Counter::classify_drop_data_type;
   if (packet.message.payload.size() > job.spec.segment_bytes) return Counter::classify_drop_length;
   if (!workers_are_right(row, header.workers())) return Counter::classify_drop_workers;
   return Counter::count_;
+}
+
+/// Counter::count_ when the job takes this result.
+Counter fault_of_result(const ShardPlace& place, const Admission* job, const wire::Packet& packet,
+                        PortId ingress) {
+  if (job == nullptr || !job->spec.child) return Counter::classify_drop_result;
+  if (!job->parent.matches(packet.source, ingress)) return Counter::classify_drop_result_source;
+  // Those of a halted job are taken: nothing is lost by a Halt.
+  if (!job->running) return Counter::classify_drop_result_stopped;
+  const wire::Header& header = packet.message.header;
+  if (!is_own_port(place, packet, place.where(header.segment)) ||
+      header.segment >= job->spec.slots || header.data_type() != job->spec.data_type ||
+      packet.message.payload.size() > job->spec.segment_bytes || header.member == 0)
+    return Counter::classify_drop_result_malformed;
+  return Counter::count_;
+}
+
+std::uint8_t result_flags(const wire::Packet& packet) {
+  const std::uint8_t flags = packet.message.header.flags;
+  const auto handed_on = static_cast<std::uint8_t>(
+      flags & (wire::flag::data_type_mask | wire::flag::ecn_echo | wire::flag::partial));
+  return packet.ecn == wire::Ecn::ce ? handed_on | wire::flag::ecn_echo : handed_on;
 }
 
 /// What of a contribution the result must say too. A worker has no partial sums.
@@ -50,6 +75,7 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
               const Parsed& parsed, Time now, Classified& classified, Notices& notices,
               Counters& counters) {
   classified.count = 0;
+  classified.result_count = 0;
   classified.control.clear();
   classified.refused.clear();
   const auto refuse = [&](std::uint8_t i, Counter reason) {
@@ -63,12 +89,26 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
       classified.control.push(i);
       continue;
     }
-    if (header.type == wire::Type::result) {
-      refuse(i, Counter::classify_drop_result);
-      continue;
-    }
     const PortId ingress = burst[i].port;
     Admission* job = jobs[header.job];
+    if (header.type == wire::Type::result) {
+      const Counter fault = fault_of_result(place, job, packet, ingress);
+      if (fault == Counter::count_) {
+        classified.result_list[classified.result_count++] = {
+            .job = job,
+            .packet = &packet,
+            .slot = place.where(header.segment).slot,
+            .flags = result_flags(packet)};
+        continue;
+      }
+      if (fault == Counter::classify_drop_result_stopped) {
+        counters.add(fault);
+      } else {
+        refuse(i, fault);
+      }
+      if (job != nullptr && job->spec.child) job->stats->add(JobCounter::parent_refused);
+      continue;
+    }
     if (job == nullptr) {
       refuse(i, Counter::classify_drop_unknown_job);
       notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);

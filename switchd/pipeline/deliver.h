@@ -1,9 +1,9 @@
-// Last stage: what aggregate has completed goes to the sink, once a result.
+// Last stage: what aggregate has completed goes to the sink, once a result or sum for the parent.
 #pragma once
 
-#include "switchd/pipeline/aggregate.h"
 #include "switchd/pipeline/buffers.h"
 #include "switchd/pipeline/counters.h"
+#include "switchd/pipeline/outbox.h"
 
 namespace iswitch::pipeline {
 
@@ -15,7 +15,7 @@ void deliver(Outbox<typename Buffers::Handle>& outbox, Buffers& buffers, Counter
     const Outgoing<typename Buffers::Handle>& out = outbox.list[i];
     sink.result(out.delivery);
     if (out.delivery.payload) buffers.release(out.delivery.payload);
-    counters.add(out.again ? Counter::deliver_replays : Counter::deliver_results);
+    counters.add(out.counter);
     counters.add(Counter::deliver_copies, out.copies);
   }
   outbox.count = 0;

@@ -25,15 +25,16 @@ struct Frame {
   Bytes view() const { return {bytes, size}; }
 };
 
-/// Where one member's copies go.
+/// Where one member's copies go, or what goes to the parent.
 struct Destination {
   PortId port = 0;
   wire::ResultTemplate header;
 };
 
-/// One result for the members in `to`. `payload` is owned by the pipeline during the call; a sink
-/// that keeps it takes a share for each copy. For member m, `destinations[m].header.write(fields,
-/// out)` makes the copy's 64 header bytes.
+/// One result for the members in `to`; or, with fields.type() contribution, a child's sum on its
+/// way to the parent: `to` is 1 then, and destinations[0] the parent. `payload` is owned by the
+/// pipeline during the call; a sink that keeps it takes a share for each copy. For member m,
+/// `destinations[m].header.write(fields, out)` makes the copy's 64 header bytes.
 template <class Handle>
 struct Delivery {
   wire::ResultMessage fields;
@@ -56,6 +57,7 @@ struct Delivery {
 //   void notice(const datapath::Notice& notice)
 //
 //   void result(const Delivery<Handle>& delivery)
+//     a result for members, or a sum for the parent: both are sent alike
 //
 // and may have
 //

@@ -14,11 +14,10 @@ namespace iswitch::pipeline {
 inline constexpr std::uint32_t max_slots = 1u << 22;
 inline constexpr std::uint64_t max_kept = 1u << 24;  ///< slots x history
 
-/// What this datapath can run: synchronous float32 jobs within its limits.
+/// What this datapath can run: float32 jobs within its limits.
 inline bool is_supported(const datapath::JobSpec& spec) {
-  return spec.mode == wire::Mode::sync && spec.data_type == wire::DataType::float32 &&
-         spec.slots >= 1 && spec.slots <= max_slots && spec.history >= 1 &&
-         std::uint64_t{spec.slots} * spec.history <= max_kept &&
+  return spec.data_type == wire::DataType::float32 && spec.slots >= 1 && spec.slots <= max_slots &&
+         spec.history >= 1 && std::uint64_t{spec.slots} * spec.history <= max_kept &&
          spec.segment_bytes >= wire::min_segment_bytes &&
          spec.segment_bytes <= wire::max_segment_bytes &&
          spec.segment_bytes % wire::min_segment_bytes == 0;

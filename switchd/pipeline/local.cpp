@@ -58,6 +58,20 @@ Local::Outcome Local::handle_arp(Bytes frame) {
   return {true, Counter::local_arp_answered, {out, shortest_frame}};
 }
 
+std::optional<wire::Mac> Local::arp_reply_from(wire::Ipv4 ip, Bytes frame) const {
+  if (frame.size() < wire::ethernet_bytes + arp_bytes) return std::nullopt;
+  if (!std::equal(mac_.bytes.begin(), mac_.bytes.end(), frame.begin())) return std::nullopt;
+  if (wire::load_be16(frame.data() + 12) != ethertype_arp) return std::nullopt;
+  const std::uint8_t* arp = frame.data() + wire::ethernet_bytes;
+  static constexpr std::array<std::uint8_t, 8> reply{0, 1, 8, 0, 6, 4, 0, 2};
+  if (!std::equal(reply.begin(), reply.end(), arp)) return std::nullopt;
+  if (wire::load_be32(arp + 14) != ip.value) return std::nullopt;
+  wire::Mac mac;
+  std::copy_n(arp + 8, mac.bytes.size(), mac.bytes.begin());
+  if (mac.is_group() || mac == mac_ || mac == wire::Mac{}) return std::nullopt;
+  return mac;
+}
+
 // RFC 792. Only whole packets: an echo request in fragments is not reassembled.
 Local::Outcome Local::handle_ipv4(Bytes frame) {
   if (frame.size() < wire::ethernet_bytes + wire::ipv4_bytes) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "switchd/pipeline/counters.h"
@@ -22,6 +23,10 @@ class Local {
   };
   /// ARP requests for the address; ICMP echo requests to it.
   Outcome handle(Bytes frame);
+
+  /// The hardware address that an ARP reply to this switch's MAC gives for `ip`; nothing for any
+  /// other frame.
+  std::optional<wire::Mac> arp_reply_from(wire::Ipv4 ip, Bytes frame) const;
 
  private:
   Outcome handle_arp(Bytes frame);

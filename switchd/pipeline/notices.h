@@ -20,6 +20,9 @@ class Notices {
   /// of its places, whoever it is for.
   void tell_stranger(const datapath::Notice& notice, Time now);
 
+  /// An ARP reply of the parent.
+  void tell_parent(const datapath::Notice& notice, Time now) { give(parent_told_, notice, now); }
+
   /// Given since the last clear(), in order; at most one for each frame of a burst.
   std::span<const datapath::Notice> pending() const { return {pending_.data(), count_}; }
   void clear() { count_ = 0; }
@@ -31,6 +34,7 @@ class Notices {
   Counters& counters_;
   std::array<datapath::Notice, max_burst> pending_{};
   std::size_t count_ = 0;
+  Time parent_told_ = long_ago;
   std::array<Time, 256> sources_;  ///< when a notice was last given, by a hash of the source
 };
 

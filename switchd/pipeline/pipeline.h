@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -29,6 +31,7 @@ struct PipelineConfig {
   datapath::SwitchAddress address;  ///< rules.ports is the number of shards
   std::uint16_t shard = 0;
   PortMask ports = 0;           ///< that exist and are up
+  wire::Ipv4 parent;            ///< whose ARP replies make a notice; 0: nobody's
   Time mac_age = 300 * second;  ///< a learned address not seen for so long is forgotten
 };
 
@@ -66,7 +69,10 @@ class Pipeline {
 
  private:
   using JobType = Job<Handle>;
-  static JobType& job_of(const Contribution& c) { return static_cast<JobType&>(*c.job); }
+  template <class Item>
+  static JobType& job_of(const Item& item) {
+    return static_cast<JobType&>(*item.job);
+  }
 
   template <class Sink>
   void pass_control(std::span<const Frame> burst, Time now, Sink& sink);
@@ -74,6 +80,8 @@ class Pipeline {
   void pass_ordinary(std::span<const Frame> burst, Time now, Sink& sink);
   template <class Sink>
   void switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink);
+  void look_for_parent(const Frame& frame, Time now);
+  void take_results();
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
   template <class Sink>
@@ -116,13 +124,14 @@ class Pipeline {
   template <class Sink>
   void carry_out(const datapath::Install&, JobType&, Time, Sink&, datapath::Answer&) {}
   template <class Sink>
-  void carry_out(const datapath::PutParent&, JobType&, Time, Sink&, datapath::Answer& answer) {
-    answer.ok = false;
-  }
+  void carry_out(const datapath::PutParent& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
 
-  /// Fills slot and missing of the answer; the slot's index in `slot` where it is this shard's.
-  void look_up(JobType& job, std::uint32_t segment, std::uint32_t round, std::uint32_t& slot,
-               datapath::Answer& answer) const;
+  /// The slot of a segment that is this shard's and the job's; else the answer says why not.
+  std::optional<std::uint32_t> slot_of(const JobType& job, std::uint32_t segment,
+                                       datapath::Answer& answer) const;
+  std::optional<std::uint32_t> look_up(JobType& job, std::uint32_t segment, std::uint32_t round,
+                                       datapath::Answer& answer) const;
 
   const PipelineConfig config_;
   const ShardPlace place_;
@@ -176,6 +185,7 @@ void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) 
   for (const Contribution& c : classified_.contributions()) job_of(c).slots.prefetch(c.slot);
   pass_control(burst, now, sink);
   pass_ordinary(burst, now, sink);
+  take_results();
   aggregate(burst, now);
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
   tell_refused(parsed_.refused, sink);
@@ -192,6 +202,18 @@ void Pipeline<Buffers>::tell_refused(const RefusedList& refused, Sink& sink) {
   }
 }
 
+/// Before the burst's contributions, since results make room for them.
+template <BufferPool Buffers>
+void Pipeline<Buffers>::take_results() {
+  for (const ParentResult& result : classified_.results()) {
+    JobType& job = job_of(result);
+    const Taken taken = aggregator_.take(job, result);
+    counters_.add(counter_of(taken));
+    if (taken != Taken::taken && taken != Taken::answered)
+      job.stats->add(JobCounter::parent_refused);
+  }
+}
+
 template <BufferPool Buffers>
 void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
   std::uint64_t added = 0;  // most contributions are; counted once a burst
@@ -205,7 +227,9 @@ void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
     counters_.add(account_of(row).counter);
     job.stats->add(account_of(row).job_counter);
     if (row == Row::mismatch) classified_.refused.push(c.frame, account_of(row).counter);
-    if (row == Row::mismatch || row == Row::stale) refused(row, job, c, burst[c.frame].port, now);
+    // An asynchronous member learns from Help what is gone: a stale push is a late copy.
+    const bool is_gone = row == Row::stale && job.spec.mode == wire::Mode::sync;
+    if (row == Row::mismatch || is_gone) refused(row, job, c, burst[c.frame].port, now);
   }
   counters_.add(Counter::aggregate_added, added);
 }
@@ -245,6 +269,7 @@ void Pipeline<Buffers>::pass_ordinary(std::span<const Frame> burst, Time now, Si
     const Frame& frame = burst[i];
     const Local::Outcome outcome = local_.handle(frame.view());
     if (!outcome.handled) {
+      if (config_.parent.value != 0) look_for_parent(frame, now);
       switch_frame(frame, i, now, sink);
       continue;
     }
@@ -252,6 +277,18 @@ void Pipeline<Buffers>::pass_ordinary(std::span<const Frame> burst, Time now, Si
     if (!outcome.reply.empty()) sink.transmit(frame.port, outcome.reply);
     counters_.add(outcome.terminal);
   }
+}
+
+template <BufferPool Buffers>
+void Pipeline<Buffers>::look_for_parent(const Frame& frame, Time now) {
+  const std::optional<wire::Mac> mac = local_.arp_reply_from(config_.parent, frame.view());
+  if (!mac.has_value()) return;
+  datapath::Notice notice;
+  notice.kind = datapath::Notice::Kind::parent_address;
+  notice.ingress = frame.port;
+  notice.source.mac = *mac;
+  notice.source.ip = config_.parent;
+  notices_.tell_parent(notice, now);
 }
 
 template <BufferPool Buffers>
@@ -308,8 +345,11 @@ void Pipeline<Buffers>::carry_out(const datapath::Stop&, JobType& job, Time, Sin
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::Start& order, JobType& job, Time, Sink&,
-                                  datapath::Answer&) {
+                                  datapath::Answer& answer) {
+  answer.ok = !job.spec.child || job.parent.present;
+  if (!answer.ok) return;
   aggregator_.clear(job, order.base_round);
+  job.base_round = order.base_round;
   job.highest_round = order.base_round - 1;
   job.running = true;
 }
@@ -332,8 +372,42 @@ void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job
   const datapath::MemberSpec& member = order.member;
   answer.ok = member.id < wire::max_members && member.ingress < datapath::max_ports;
   if (!answer.ok) return;
+  const MemberRow& row = job.rows[member.id];
+  if (!row.present || row.incarnation != member.incarnation) {
+    try {
+      aggregator_.refill(job, member.id);
+    } catch (const std::bad_alloc&) {
+      answer.ok = false;
+      return;
+    }
+  }
   job.put(member, config_.address);
   job.stats->heard(member.id, now);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::PutParent& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  const datapath::ParentSpec& parent = order.parent;
+  answer.ok =
+      job.link != nullptr && parent.member < wire::max_members && parent.port < datapath::max_ports;
+  if (!answer.ok) return;
+  // What is on its way carries the old place's id and numbers.
+  const datapath::ParentSpec& old = job.link->spec;
+  const bool same_place = parent.member == old.member && parent.incarnation == old.incarnation;
+  if (job.running && !same_place) {
+    answer.ok = false;
+    return;
+  }
+  job.link->spec = parent;
+  job.link->way_up = job.destination(config_.address, parent.endpoint, parent.port, parent.shards);
+  job.parent = {.ip = parent.endpoint.ip.value,
+                .udp_port = parent.endpoint.udp_port,
+                .ingress = parent.port,
+                .present = true,
+                .kind = wire::MemberKind::child_switch,
+                .incarnation = parent.incarnation};
 }
 
 template <BufferPool Buffers>
@@ -343,6 +417,7 @@ void Pipeline<Buffers>::carry_out(const datapath::DropMember& order, JobType& jo
   answer.ok = order.member < wire::max_members;
   if (!answer.ok) return;
   job.drop(order.member);
+  aggregator_.forget(job, order.member);
   for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
     aggregator_.complete_if_met(job, i);
     deliver(aggregator_.outbox(), buffers_, counters_, sink);
@@ -357,60 +432,64 @@ void Pipeline<Buffers>::carry_out(const datapath::SetThreshold& order, JobType& 
 }
 
 template <BufferPool Buffers>
-void Pipeline<Buffers>::look_up(JobType& job, std::uint32_t segment, std::uint32_t round,
-                                std::uint32_t& slot, datapath::Answer& answer) const {
+std::optional<std::uint32_t> Pipeline<Buffers>::slot_of(const JobType& job, std::uint32_t segment,
+                                                        datapath::Answer& answer) const {
   const ShardPlace::Where where = place_.where(segment);
-  if (where.owner != place_.shard) return;
-  slot = where.slot;
-  answer.slot =
-      segment < job.spec.slots ? aggregator_.state_of(job, slot, round) : datapath::SlotState::none;
+  if (where.owner != place_.shard) return std::nullopt;
+  answer.slot = datapath::SlotState::none;
+  if (segment >= job.spec.slots) return std::nullopt;
+  return where.slot;
+}
+
+/// The same, and the state of that round or update there.
+template <BufferPool Buffers>
+std::optional<std::uint32_t> Pipeline<Buffers>::look_up(JobType& job, std::uint32_t segment,
+                                                        std::uint32_t round,
+                                                        datapath::Answer& answer) const {
+  const auto slot = slot_of(job, segment, answer);
+  if (!slot.has_value()) return slot;
+  answer.slot = aggregator_.state_of(job, *slot, round);
   if (answer.slot == datapath::SlotState::open)
-    answer.missing = job.members & ~job.slots.slot(slot).members;
+    answer.missing = job.members & ~job.slots.slot(*slot).members;
+  return slot;
 }
 
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::Force& order, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
-  std::uint32_t slot = 0;
-  look_up(job, order.segment, order.round, slot, answer);
-  if (answer.slot == datapath::SlotState::open) aggregator_.force(job, slot);
+  const auto slot = slot_of(job, order.segment, answer);
+  if (!slot.has_value()) return;
+  const MemberMask missing = job.members & ~job.slots.slot(*slot).members;
+  answer.slot = aggregator_.force(job, *slot, order.round);
+  if (answer.slot == datapath::SlotState::open) answer.missing = missing;
 }
 
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::Replay& order, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
-  std::uint32_t slot = 0;
-  look_up(job, order.segment, order.round, slot, answer);
+  const auto slot = look_up(job, order.segment, order.round, answer);
   const bool is_member = order.member < wire::max_members && (job.members >> order.member & 1) != 0;
   if (answer.slot == datapath::SlotState::kept && is_member)
-    aggregator_.replay(job, slot, order.round, order.member);
+    aggregator_.replay(job, *slot, order.round, order.member);
 }
 
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::SendUp& order, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
-  std::uint32_t slot = 0;
-  look_up(job, order.segment, order.round, slot, answer);
+  const auto slot = look_up(job, order.segment, order.round, answer);
+  if (answer.slot == datapath::SlotState::waiting) aggregator_.send_up_again(job, *slot);
 }
 
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::ListSlots& order, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
-  for (std::uint32_t i = 0; i < job.slots.size() && answer.open.size() < order.limit; ++i) {
-    const Slot<Handle>& slot = job.slots.slot(i);
-    if (slot.state != Slot<Handle>::State::open) continue;
-    answer.open.push_back({.segment = place_.segment(i),
-                           .round = slot.last_round + 1,
-                           .opened_at = slot.opened_at,
-                           .members = slot.members,
-                           .missing = job.members & ~slot.members,
-                           .workers = slot.workers,
-                           .bytes = slot.bytes});
-  }
+  for (std::uint32_t i = 0; i < job.slots.size() && answer.open.size() < order.limit; ++i)
+    aggregator_.list(job, i, answer.open);
+  if (answer.open.size() > order.limit) answer.open.resize(order.limit);
 }
 
 // ---- between bursts
@@ -426,10 +505,7 @@ void Pipeline<Buffers>::housekeep(Time now, Sink& sink) {
   const std::uint32_t steps = std::min(slots_a_call, job.slots.size());
   for (std::uint32_t i = 0; i < steps; ++i) {
     if (job.scanned >= job.slots.size()) job.scanned = 0;
-    const std::uint32_t index = job.scanned++;
-    const Slot<Handle>& slot = job.slots.slot(index);
-    if (slot.state == Slot<Handle>::State::open && now - slot.opened_at >= job.spec.force_after)
-      aggregator_.force(job, index);
+    aggregator_.force_if_older(job, job.scanned++, now - job.spec.force_after);
   }
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
 }

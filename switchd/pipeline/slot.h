@@ -9,15 +9,16 @@
 namespace iswitch::pipeline {
 
 /// The open sum of a slot and where its kept results stand; one cache line, all that a contribution
-/// touches besides the sum itself. The open sum's round is last_round + 1 always.
+/// touches besides the sum itself. In a synchronous job the open sum's round is last_round + 1
+/// always.
 template <class Handle>
 struct alignas(64) Slot {
   enum class State : std::uint8_t {
     idle,
     open,
-    // waiting: sent up to a parent
+    waiting,  ///< synchronous: complete here and sent up; the sum is not written any more
   };
-  MemberMask members = 0;          ///< direct members in the open sum
+  MemberMask members = 0;          ///< direct members in the open (or waiting) sum
   Handle sum{};                    ///< null until a contribution that is not empty
   std::uint8_t* floats = nullptr;  ///< of `sum`
   Time opened_at = 0;
@@ -27,9 +28,29 @@ struct alignas(64) Slot {
   std::uint16_t bytes = 0;          ///< length of the sum; 0 while all of it was empty
   std::uint16_t threshold = 0;      ///< it was opened under; 0 follows the members
   std::uint16_t newest = 0;         ///< place of the last result in the ring
-  std::uint16_t contributions = 0;  ///< members in the open sum, as a count
+  std::uint16_t contributions = 0;  ///< distinct members that count towards the threshold
+  std::uint16_t checksum = 0;       ///< of a waiting sum: folded partial sum, 0 where they are off
   State state = State::idle;
   std::uint8_t flags = 0;  ///< of the result to be: ECN-ECHO, PARTIAL
+
+  /// The sum has gone elsewhere.
+  void forget_sum() {
+    state = State::idle;
+    sum = {};
+    floats = nullptr;
+    members = 0;
+    contributions = 0;
+    workers = 0;
+    bytes = 0;
+    flags = 0;
+  }
+};
+
+/// What stands at a place of the ring.
+enum class Place : std::uint8_t {
+  unused,  ///< its round is before the base round: there is no such result
+  hole,    ///< at a child: a newer result has come and not this one
+  kept,
 };
 
 /// A completed result.
@@ -42,7 +63,8 @@ struct Kept {
   std::uint16_t bytes = 0;
   std::uint16_t checksum = 0;  ///< folded partial sum of the payload; 0 where checksums are off
   std::uint8_t flags = 0;
-  bool valid = false;
+  Place place = Place::unused;
+  bool tag_known = true;  ///< false: the parent's, without a sum of this switch in it
 };
 
 /// Slots are counted within the shard: slot = segment / shards.
@@ -58,12 +80,15 @@ class SlotTable {
   Slot<Handle>& slot(std::uint32_t index) { return slots_[index]; }
   const Slot<Handle>& slot(std::uint32_t index) const { return slots_[index]; }
 
-  /// The result `age` rounds before the last one; age < history. It may not be valid.
-  Kept<Handle>& kept(std::uint32_t index, std::uint32_t age) {
+  /// The result `age` rounds before the last one; age < history. It may not be kept.
+  Kept<Handle>& kept(std::uint32_t index, std::uint32_t age) { return kept_[place_of(index, age)]; }
+  /// Where that stands among all kept results of the table.
+  std::size_t place_of(std::uint32_t index, std::uint32_t age) const {
     const std::uint32_t newest = slots_[index].newest;
     const std::uint32_t place = newest >= age ? newest - age : newest + history_ - age;
-    return kept_[std::size_t{index} * history_ + place];
+    return std::size_t{index} * history_ + place;
   }
+  std::size_t places() const { return kept_.size(); }
 
   /// Moves the ring on by one round: the place of the result to come, still holding the oldest one.
   Kept<Handle>& advance(std::uint32_t index) {

@@ -16,7 +16,6 @@ TEST_CASE("Install: refused where the job cannot run; everything else needs a jo
     change(wrong);
     return !rig.order(datapath::Install{wrong}, 1).ok;
   };
-  CHECK(refused([](auto& s) { s.mode = wire::Mode::async; }));
   CHECK(refused([](auto& s) { s.data_type = wire::DataType::bfloat16; }));
   CHECK(refused([](auto& s) { s.slots = 0; }));
   CHECK(refused([](auto& s) { s.slots = 0xFFFF'FFFF; }));
