@@ -28,6 +28,7 @@ Control::State::State(const SwitchConfig& switch_config, const std::vector<JobCo
       frames(switch_config),
       orders(switch_config.shards),
       strangers(bounded_strangers) {
+  if (config.parent) parent_address.emplace(*config.parent, config.address, turn.now);
   for (const JobConfig& job_config : job_configs)
     if (find_job(job_config.id) == nullptr) make_job(job_config, turn);
 }
@@ -52,8 +53,9 @@ std::uint32_t Control::State::first_base_round(const JobConfig& job_config, Time
 }
 
 Job& Control::State::make_job(const JobConfig& job_config, const Turn& turn) {
+  const std::uint32_t base_round = config.parent ? 0 : first_base_round(job_config, turn.now);
   auto made =
-      std::make_unique<Job>(job_config, ++last_instance, first_base_round(job_config, turn.now));
+      std::make_unique<Job>(job_config, ++last_instance, base_round, make_uplink(job_config, turn));
   Job& job = *made;
   jobs[job_config.id] = std::move(made);
   if (const auto errors = job_config_errors(job_config); !errors.empty()) {
@@ -61,12 +63,16 @@ Job& Control::State::make_job(const JobConfig& job_config, const Turn& turn) {
     job.fault = errors.front();
     return job;
   }
+  install(job, turn);
+  return job;
+}
+
+void Control::State::install(Job& job, const Turn& turn) {
   order(job, datapath::Install{job.spec}, turn,
         [this](Job& same, const Outcome& outcome, const Turn& later) {
           installed(same, outcome.ok, later);
         });
   if (job.threshold_wanted != 0) order(job, datapath::SetThreshold{job.threshold_wanted}, turn);
-  return job;
 }
 
 void Control::State::installed(Job& job, bool ok, const Turn& turn) {
@@ -81,6 +87,7 @@ void Control::State::installed(Job& job, bool ok, const Turn& turn) {
               std::to_string(job.spec.history) + "; lower one of them or give it more memory";
   job.members.clear();
   job.formed = false;
+  if (job.uplink) job.uplink->close(turn);
   orders.send(job.config.id, datapath::Remove{}, turn, [](const Outcome&, const Turn&) {});
   advance(job, turn);
 }
@@ -104,8 +111,11 @@ void Control::State::on_frame(const datapath::ControlFrame& frame, const Turn& t
       wire::parse_frame(config.address.rules, frame.view(), wire::Offload{}, packet);
   const bool ours = parsed.origin == wire::Origin::ours && parsed.fault == wire::Fault::none;
   const bool usable = !closing && ours && can_be_a_client(packet.source, config.address);
+  const bool parents = usable && is_from_parent(packet, frame.ingress);
   if (usable && packet.message.header.type == wire::Type::request) {
-    on_request(packet, frame.ingress, turn);
+    if (!parents || !on_parent_order(packet, turn)) on_request(packet, frame.ingress, turn);
+  } else if (parents && packet.message.header.type == wire::Type::reply) {
+    on_parent_reply(packet, turn);
   } else if (usable && packet.message.header.type == wire::Type::reply) {
     on_member_reply(packet, frame.ingress, turn);
   } else {
@@ -129,6 +139,7 @@ void Control::on_frame(const datapath::ControlFrame& frame, Time now, Effects& e
 
 void Control::on_notice(const datapath::Notice& notice, Time now, Effects& effects) {
   if (!state_->closing) state_->on_notice(notice, {now, effects});
+  state_->run_finished();
 }
 
 void Control::on_answer(const datapath::Answer& answer, Time now, Effects& effects) {
@@ -145,13 +156,17 @@ void Control::heard(JobId id, MemberId member_id, Time when) {
 
 void Control::tick(Time now, Effects& effects) {
   if (!state_->closing) state_->tick({now, effects});
+  state_->run_finished();
 }
 
 Time Control::next_deadline() const { return state_->next_deadline(); }
 
 void Control::leave_all(Time now, Effects& effects) {
   if (state_->closing) return;
-  for (const auto& entry : state_->jobs) state_->say_leave(*entry.second, {now, effects});
+  for (const auto& entry : state_->jobs) {
+    state_->say_leave(*entry.second, {now, effects});
+    if (entry.second->uplink) entry.second->uplink->farewell({now, effects});
+  }
   state_->closing = true;
   state_->fail_acts(std::nullopt, "the switch is going down");
   state_->run_finished();

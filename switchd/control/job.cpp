@@ -1,12 +1,13 @@
 #include "switchd/control/job.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace iswitch::control {
 
 namespace {
 
-datapath::JobSpec spec_of(const JobConfig& config) {
+datapath::JobSpec spec_of(const JobConfig& config, bool child) {
   datapath::JobSpec spec;
   spec.id = config.id;
   spec.mode = config.mode;
@@ -15,18 +16,21 @@ datapath::JobSpec spec_of(const JobConfig& config) {
   spec.history = history_in_force(config);
   spec.udp_checksum = config.udp_checksum;
   spec.force_after = config.force_after;
+  spec.child = child;
   return spec;
 }
 
 }  // namespace
 
-Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round)
+Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round,
+         std::unique_ptr<Uplink> link)
     : config(job_config),
-      spec(spec_of(job_config)),
+      spec(spec_of(job_config, link != nullptr)),
       instance(instance_number),
       threshold_wanted(job_config.threshold),
       members(job_config.members),
       next_base_round(first_base_round),
+      uplink(std::move(link)),
       base_round(first_base_round) {}
 
 wire::JobState Job::state() const {
@@ -69,6 +73,9 @@ JobView Job::view() const {
     view.members.push_back({member.spec, member.incarnation, member.joined_at, member.last_heard});
   });
   view.fault = fault;
+  if (!uplink) return view;
+  view.parent = uplink->view();
+  if (view.fault.empty()) view.fault = view.parent->fault;
   return view;
 }
 

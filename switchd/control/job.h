@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "switchd/control/rate_limiter.h"
 #include "switchd/control/replay_guard.h"
 #include "switchd/control/turn.h"
+#include "switchd/control/uplink.h"
 
 namespace iswitch::control {
 
@@ -25,7 +28,9 @@ enum class SlotPhase : std::uint8_t {
 };
 
 struct Job {
-  Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round);
+  /// `link` is null at a switch without a parent.
+  Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round,
+      std::unique_ptr<Uplink> link);
 
   JobConfig config;
   datapath::JobSpec
@@ -56,6 +61,14 @@ struct Job {
   bool halt_wanted = false;
   bool datapath_halted = false;  ///< last SetHalted sent
 
+  // Of a child.
+  std::unique_ptr<Uplink> uplink;
+  std::optional<ParentRun> run;  ///< of the last Start
+  bool reset_due = false;        ///< the parent is to be asked for a Reset
+  bool base_told = false;        ///< members have been told that the job runs, and its base_round
+  unsigned refusals_out = 0;     ///< SetHalted orders that follow the link's state
+  unsigned parent_helps = 0;     ///< SendUp orders that are out
+
   // What members are told: changes only when the datapath has done its part.
   bool up = false;  ///< not forming
   std::uint32_t base_round;
@@ -66,8 +79,15 @@ struct Job {
 
   bool is_sync() const { return config.mode == wire::Mode::sync; }
   bool settled() const {
-    return phase == SlotPhase::clear || phase == SlotPhase::running || phase == SlotPhase::failed;
+    if (phase != SlotPhase::running) return phase == SlotPhase::clear || phase == SlotPhase::failed;
+    return refusals_out == 0 && !(reset_due && parent_ready());
   }
+  /// True also where there is no parent to wait for.
+  bool parent_ready() const { return !uplink || uplink->ready(); }
+  /// Its own members are there, and the parent is not.
+  bool waits_for_parent() const { return uplink && formed && !uplink->ready(); }
+  /// The datapath is to refuse contributions, keeping its slots.
+  bool refuses() const { return halt_wanted || !parent_ready(); }
   wire::JobState state() const;
   std::uint16_t threshold_in_force() const;
   /// Everything a reply says of the job; `member` and `missing` are the caller's.

@@ -1,4 +1,6 @@
 // Join: who is let in, and what it takes to let them in.
+#include <algorithm>
+
 #include "switchd/control/state.h"
 
 namespace iswitch::control {
@@ -7,8 +9,10 @@ namespace {
 /// Why a Join is refused whatever the membership is; ok where it is not.
 wire::Status refusal(const Job& job, const wire::JoinBody& join) {
   if (job.phase == SlotPhase::failed) return wire::Status::unsupported;
+  // A child's parent may come back with a job as large as was planned for.
+  const std::uint32_t needed = std::max(job.spec.segment_bytes, job.config.segment_bytes);
   if (join.data_type != job.spec.data_type || join.mode != job.spec.mode ||
-      join.max_segment_bytes < job.spec.segment_bytes)
+      join.max_segment_bytes < needed)
     return wire::Status::unsupported;
   if (join.wanted_member != wire::no_member && join.wanted_member >= job.members.expected())
     return wire::Status::bad_value;
@@ -23,6 +27,7 @@ datapath::MemberSpec member_spec(datapath::MemberId id, const Requester& who,
   spec.endpoint = who.endpoint;
   spec.ingress = who.ingress;
   spec.shards = join.kind == wire::MemberKind::child_switch ? join.shards : std::uint16_t{1};
+  spec.incarnation = join.incarnation;
   return spec;
 }
 
@@ -40,18 +45,24 @@ void Control::State::on_join(Job& job, const Requester& who, Bytes body, const T
 
   const datapath::MemberSpec spec = member_spec(seat.id, who, *join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
-    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}}, turn);
+    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}, false}, turn);
   } else {
     Member& member = *job.members.find(seat.id);
     member.last_heard = turn.now;
-    if (member.spec == spec) return answer_join(job, who, turn);
+    if (member.spec == spec && member.placed) return answer_join(job, who, turn);
     member.spec = spec;
+    member.placed = false;
   }
-  order(
-      job, datapath::PutMember{spec}, turn,
-      [this, who](Job& same, const Outcome&, const Turn& later) { answer_join(same, who, later); });
+  // Asked again before the row is there, it is put again: the same incarnation refills nothing.
+  order(job, datapath::PutMember{spec}, turn,
+        [this, who, spec](Job& same, const Outcome&, const Turn& later) {
+          Member* const member = same.members.find(spec.id);
+          if (member != nullptr && member->spec == spec) member->placed = true;
+          answer_join(same, who, later);
+        });
   if (!job.formed && job.members.complete()) {
     job.formed = true;
+    if (job.uplink) job.uplink->open(turn);
     advance(job, turn);
   }
 }

@@ -44,6 +44,7 @@ struct Member {
   Time joined_at = 0;
   Time last_heard = 0;
   Told told;
+  bool placed = false;  ///< the datapath has its row
 };
 
 class MemberTable {

@@ -12,6 +12,7 @@ std::uint64_t operation_of(const datapath::Notice& notice) {
 }  // namespace
 
 void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn) {
+  if (notice.kind == datapath::Notice::Kind::parent_address) return on_parent_address(notice, turn);
   Job* const job = find_job(notice.job);
   if (notice.kind == datapath::Notice::Kind::not_a_member) return tell_stranger(job, notice, turn);
   if (job == nullptr) {
@@ -28,11 +29,13 @@ void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn)
         ++counters.ignored;
         return;
       }
-      return tell_member(
-          *job, notice.member,
-          job->state() == wire::JobState::halted ? wire::Status::halted : wire::Status::ok, 0,
-          turn);
+      return tell_member(*job, notice.member,
+                         job->waits_for_parent()                  ? wire::Status::parent_not_ready
+                         : job->state() == wire::JobState::halted ? wire::Status::halted
+                                                                  : wire::Status::ok,
+                         0, turn);
     case datapath::Notice::Kind::gone:
+      if (job->uplink) return gone_here(*job, notice, turn);
       return tell_member(*job, notice.member, wire::Status::gone, operation_of(notice), turn);
     case datapath::Notice::Kind::mismatch:
       tell_member(*job, notice.member, wire::Status::mismatch, operation_of(notice), turn);

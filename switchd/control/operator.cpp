@@ -35,6 +35,18 @@ OperatorReply refused_by_datapath(JobId id, const char* what) {
                      "; look at its counters and its log, or remove the job and add it again");
 }
 
+/// How a parent took what was passed on to it.
+OperatorReply passed_up(const Job& job, wire::Status status, const Turn& turn) {
+  if (status == wire::Status::ok) return {};
+  const std::string id = job_text(job.config.id) + ": ";
+  if (!job.uplink) return error_reply(id + wire::status_name(status));
+  const ParentView parent = job.uplink->view();
+  if (status == wire::Status::parent_not_ready)
+    return error_reply(id + "not done: " + parent_text(parent, turn.now));
+  return error_reply(id + "not done: the parent " + wire::to_string(parent.config.ip) +
+                     " answers: " + wire::status_name(status));
+}
+
 }  // namespace
 
 void Control::State::add_job(const JobConfig& job_config, OperatorDone done, const Turn& turn) {
@@ -62,6 +74,7 @@ void Control::State::remove_job(JobId id, OperatorDone done, const Turn& turn) {
   Job* const job = job_for_operator(id, done);
   if (job == nullptr) return;
   say_leave(*job, turn);
+  if (job->uplink) job->uplink->farewell(turn);
   fail_acts(job->instance, job_text(id) + ": removed before this was done");
   jobs.erase(id);
   // The act outlives the job, so it is nobody's.
@@ -98,12 +111,16 @@ void Control::State::operator_force(JobId id, const wire::SlotBody& slot, Operat
         error_reply(job_text(id) + ": segment " + std::to_string(slot.segment) +
                     " must be below its number of slots, " + std::to_string(job->spec.slots)));
   order(*job, datapath::Force{slot.segment, slot.round}, turn,
-        [this, id, slot, act = begin_act(*job, std::move(done))](Job&, const Outcome& outcome,
-                                                                 const Turn&) {
-          end_act(act, forced(outcome)
-                           ? OperatorReply{}
-                           : error_reply(job_text(id) + ": no sum is open at " + slot_text(slot) +
-                                         "; list the slots to see which are"));
+        [this, slot, act = begin_act(*job, std::move(done))](Job& same, const Outcome& outcome,
+                                                             const Turn& later) {
+          forced_here(same, slot, outcome, later,
+                      [this, slot, act](Job& one, wire::Status status, const Turn& then) {
+                        if (status == wire::Status::bad_value)
+                          return end_act(act, error_reply(job_text(one.config.id) +
+                                                          ": no sum is open at " + slot_text(slot) +
+                                                          "; list the slots to see which are"));
+                        end_act(act, passed_up(one, status, then));
+                      });
         });
 }
 
@@ -113,14 +130,23 @@ void Control::State::operator_reset(JobId id, OperatorDone done, const Turn& tur
   const std::uint64_t act = begin_act(*job, std::move(done));
   request_clear(*job, turn);
   when_settled(
-      *job, [this, act](const Turn&) { end_act(act, {}); }, turn);
+      *job,
+      [this, id, act, instance = job->instance](const Turn& later) {
+        const Job* const same = find_instance(id, instance);
+        if (same == nullptr) return;
+        end_act(act, same->reset_due ? passed_up(*same, wire::Status::parent_not_ready, later)
+                                     : OperatorReply{});
+      },
+      turn);
 }
 
 void Control::State::operator_halt(JobId id, bool halted, OperatorDone done, const Turn& turn) {
   Job* const job = job_for_operator(id, done);
   if (job == nullptr) return;
   const std::uint64_t act = begin_act(*job, std::move(done));
-  set_halted(*job, halted, turn, [this, act](Job&, const Turn&) { end_act(act, {}); });
+  pass_halt(*job, halted, turn, [this, act](Job& same, wire::Status status, const Turn& later) {
+    end_act(act, passed_up(same, status, later));
+  });
 }
 
 void Control::State::remove_member(JobId id, MemberId member, OperatorDone done, const Turn& turn) {

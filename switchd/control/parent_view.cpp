@@ -29,7 +29,8 @@ std::string parent_text(const ParentView& parent, Time now) {
   const std::string who = "parent " + wire::to_string(parent.config.ip);
   const Time ago = now > parent.since ? now - parent.since : 0;
   const std::string since = " since " + std::to_string(ago / second) + " s";
-  if (!parent.fault.empty()) return parent.fault;
+  const bool silent = parent.state == ParentView::State::silent;
+  if (!parent.fault.empty() && !silent) return parent.fault;
   switch (parent.state) {
     case ParentView::State::idle:
       return who + " is asked when all members here have joined";
@@ -43,7 +44,7 @@ std::string parent_text(const ParentView& parent, Time now) {
     case ParentView::State::running:
       return who + " runs the job" + since;
     case ParentView::State::silent:
-      return who + " does not answer" + since;
+      return who + " does not answer" + since + (parent.fault.empty() ? "" : "; " + parent.fault);
     case ParentView::State::refused:
       return who + " has a job that does not fit here";
   }

@@ -75,12 +75,14 @@ void Control::State::perform(Job& job, const Requester& who, Bytes body, const T
       return on_help(job, who, wire::read_slot(body), turn);
     case wire::Action::halt:
     case wire::Action::resume:
-      return set_halted(job, who.header.action == wire::Action::halt, turn,
-                        [this, who](Job& same, const Turn& later) {
-                          answer(same, who, wire::Status::ok, later);
-                        });
+      return pass_halt(job, who.header.action == wire::Action::halt, turn,
+                       [this, who](Job& same, wire::Status status, const Turn& later) {
+                         answer(same, who, status, later);
+                       });
     case wire::Action::ping:
-      return answer(job, who, wire::Status::ok, turn);
+      return answer(job, who,
+                    job.waits_for_parent() ? wire::Status::parent_not_ready : wire::Status::ok,
+                    turn);
   }
 }
 
@@ -99,8 +101,11 @@ void Control::State::on_reset(Job& job, const Requester& who, std::uint32_t want
   when_settled(
       job,
       [this, who, id = job.config.id, instance = job.instance](const Turn& later) {
-        if (Job* const same = find_instance(id, instance))
-          answer(*same, who, wire::Status::ok, later);
+        Job* const same = find_instance(id, instance);
+        if (same == nullptr) return;
+        // It will be done when the parent is back; its base_round says so then.
+        answer(*same, who, same->reset_due ? wire::Status::parent_not_ready : wire::Status::ok,
+               later);
       },
       turn);
 }
@@ -127,8 +132,11 @@ void Control::State::on_force(Job& job, const Requester& who, const wire::SlotBo
                               const Turn& turn) {
   if (slot.segment >= job.spec.slots) return answer(job, who, wire::Status::bad_value, turn);
   order(job, datapath::Force{slot.segment, slot.round}, turn,
-        [this, who](Job& same, const Outcome& outcome, const Turn& later) {
-          answer(same, who, forced(outcome) ? wire::Status::ok : wire::Status::bad_value, later);
+        [this, who, slot](Job& same, const Outcome& outcome, const Turn& later) {
+          forced_here(same, slot, outcome, later,
+                      [this, who](Job& one, wire::Status status, const Turn& then) {
+                        answer(one, who, status, then);
+                      });
         });
 }
 
@@ -146,20 +154,34 @@ void Control::State::on_help(Job& job, const Requester& who, const wire::SlotBod
   job.helps.push_back(help);
   order(job, datapath::Replay{slot.segment, slot.round, who.header.member}, turn,
         [this, who, slot, help](Job& same, const Outcome& outcome, const Turn& later) {
-          std::erase(same.helps, help);
-          helped(same, who, slot, outcome, later);
+          helped(same, who, slot, help, outcome, later);
         });
 }
 
 /// A root has nobody to ask: a sum that may still come is answered with "nobody is missing yet",
 /// one that came and is not kept with "gone".
 void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody& slot,
-                            const Outcome& outcome, const Turn& turn) {
+                            const Job::HelpInProgress& help, const Outcome& outcome,
+                            const Turn& turn) {
+  const std::uint64_t operation = std::uint64_t{slot.segment} << 32 | slot.round;
+  // In an asynchronous job any members may make up the next update: nobody in particular is
+  // missing.
+  const bool open = outcome.slot == datapath::SlotState::open && job.is_sync();
+  if (job.uplink && !open && outcome.slot != datapath::SlotState::kept)
+    return help_from_parent(
+        job, slot, turn,
+        [this, who, help, operation](Job& same, wire::Status status, const Turn& later) {
+          std::erase(same.helps, help);
+          const bool gone = status == wire::Status::gone;
+          answer(same, who, status, later, gone ? operation : 0);
+          if (gone && !same.is_sync()) tell_all(same, status, operation, later);
+        });
+  std::erase(job.helps, help);
   switch (outcome.slot) {
     case datapath::SlotState::gone:
-      return answer(job, who, wire::Status::gone, turn,
-                    std::uint64_t{slot.segment} << 32 | slot.round);
+      return answer(job, who, wire::Status::gone, turn, operation);
     case datapath::SlotState::open:
+      if (!open) return answer(job, who, wire::Status::ok, turn);
       job.members.for_each([&](const Member& member) {
         if ((outcome.missing >> member.spec.id & 1) != 0)
           ask_for_contribution(job, member, slot, turn);

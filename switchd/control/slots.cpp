@@ -22,11 +22,14 @@ void Control::State::advance(Job& job, const Turn& turn) {
     case SlotPhase::failed:
       return settle(job, turn);
     case SlotPhase::running:
-      if (job.clear_wanted) return stop(job, turn);
-      return settle(job, turn);
+      if (job.clear_wanted || has_new_run(job)) return stop(job, turn);
+      if (job.uplink) follow_link(job, turn);
+      if (job.settled()) settle(job, turn);
+      return;
     case SlotPhase::clear:
       if (job.clear_wanted) return stop(job, turn);
-      if (job.formed) return start(job, turn);
+      if (job.uplink && adapt(job, turn)) return;
+      if (job.formed && job.parent_ready()) return start(job, turn);
       return settle(job, turn);
   }
 }
@@ -35,11 +38,17 @@ void Control::State::stop(Job& job, const Turn& turn) {
   job.clear_wanted = false;
   job.phase = SlotPhase::stopping;
   if (job.formed) ++counters.resets;
+  if (job.uplink) {  // what it was to ask for has come
+    job.reset_due = false;
+    job.uplink->withdraw(wire::Action::reset, turn);
+  }
   order(job, datapath::Stop{}, turn, [this](Job& same, const Outcome& outcome, const Turn& later) {
     // Before the first Start the datapath has no base to count rounds from.
-    if (same.ever_started)
-      same.next_base_round = wire::serial_latest(same.next_base_round, outcome.highest_round);
-    same.next_base_round += base_round_step;
+    if (!same.uplink) {
+      if (same.ever_started)
+        same.next_base_round = wire::serial_latest(same.next_base_round, outcome.highest_round);
+      same.next_base_round += base_round_step;
+    }
     same.phase = SlotPhase::clear;
     advance(same, later);
   });
@@ -48,8 +57,13 @@ void Control::State::stop(Job& job, const Turn& turn) {
 void Control::State::start(Job& job, const Turn& turn) {
   job.ever_started = true;
   job.phase = SlotPhase::starting;
+  if (job.uplink) {
+    job.run = job.uplink->run();
+    job.next_base_round = job.run->base_round;
+    order(job, datapath::PutParent{job.uplink->place()}, turn);
+  }
   // Whether a Start ends a Halt is the datapath's affair: what is wanted is said again.
-  const bool halt_may_differ = job.halt_wanted || job.datapath_halted;
+  const bool halt_may_differ = job.refuses() || job.datapath_halted;
   order(job, datapath::Start{job.next_base_round}, turn,
         [this, halt_may_differ](Job& same, const Outcome&, const Turn& later) {
           started(same, halt_may_differ, later);
@@ -57,9 +71,9 @@ void Control::State::start(Job& job, const Turn& turn) {
 }
 
 void Control::State::started(Job& job, bool halt_may_differ, const Turn& turn) {
-  if (halt_may_differ || job.halt_wanted != job.datapath_halted) {
-    job.datapath_halted = job.halt_wanted;
-    order(job, datapath::SetHalted{job.halt_wanted}, turn,
+  if (halt_may_differ || job.refuses() != job.datapath_halted) {
+    job.datapath_halted = job.refuses();
+    order(job, datapath::SetHalted{job.datapath_halted}, turn,
           [this](Job& same, const Outcome&, const Turn& later) { started(same, false, later); });
     return;
   }
@@ -70,7 +84,10 @@ void Control::State::started(Job& job, bool halt_may_differ, const Turn& turn) {
 void Control::State::settle(Job& job, const Turn& turn) {
   if (job.phase != SlotPhase::failed) {
     job.base_round = job.next_base_round;
-    job.up = job.phase == SlotPhase::running;
+    job.up = job.phase == SlotPhase::running && job.parent_ready() && !job.reset_due;
+    if (job.uplink && !job.base_told)  // the reply to the Join that they repeat will say it
+      job.members.for_each([&](Member& member) { member.told.base_round = job.base_round; });
+    job.base_told = job.base_told || job.up;
     announce(job, turn);
   }
   const auto waiting = std::exchange(job.when_settled, {});
@@ -84,6 +101,7 @@ void Control::State::when_settled(Job& job, std::function<void(const Turn&)> the
 }
 
 void Control::State::request_clear(Job& job, const Turn& turn) {
+  if (job.uplink) return request_reset(job, turn);
   // A clearing that nobody has been told of serves this request as well. The first start is none.
   const bool first_start =
       job.phase == SlotPhase::starting && job.next_base_round == job.base_round;
@@ -96,7 +114,7 @@ void Control::State::clear_for_new_member(Job& job, const Turn& turn) {
   // During a Stop the member's row is there before the Start. During a Start it would come too
   // late: a sum could be complete without it.
   if (job.phase != SlotPhase::running && job.phase != SlotPhase::starting) return;
-  job.clear_wanted = true;
+  (job.uplink ? job.reset_due : job.clear_wanted) = true;
   advance(job, turn);
 }
 
@@ -108,8 +126,8 @@ void Control::State::set_halted(Job& job, bool halted, const Turn& turn,
     announce(job, turn);
     return then(job, turn);
   }
-  job.datapath_halted = halted;
-  order(job, datapath::SetHalted{halted}, turn,
+  job.datapath_halted = job.refuses();
+  order(job, datapath::SetHalted{job.datapath_halted}, turn,
         [this, then = std::move(then)](Job& same, const Outcome&, const Turn& later) {
           same.halted = same.halt_wanted;
           announce(same, later);
@@ -125,11 +143,19 @@ void Control::State::drop_member(Job& job, datapath::MemberId member, const Turn
           if (then) then(same, later);
         });
   if (!job.members.empty() || !job.formed) return;
+  disband(job, turn);
+  advance(job, turn);
+}
+
+void Control::State::disband(Job& job, const Turn& turn) {
   job.formed = false;
   job.up = false;
   // Also when it is only starting: those who join before it has would find its slots in use.
   if (job.phase == SlotPhase::running || job.phase == SlotPhase::starting) job.clear_wanted = true;
-  advance(job, turn);
+  if (!job.uplink) return;
+  job.base_told = false;
+  job.reset_due = false;
+  job.uplink->close(turn);
 }
 
 }  // namespace iswitch::control

@@ -3,6 +3,7 @@
 //   replies.cpp   what they are answered       slots.cpp     clear, start, halt: the datapath's
 //   state announce.cpp  what is passed on to them    notices.cpp   what they are told unasked
 //   operator.cpp  the operator's acts          timers.cpp    repetition and eviction
+//   child.cpp     what follows from a parent   uplink.h      the link to it
 #pragma once
 
 #include <functional>
@@ -42,12 +43,15 @@ struct Control::State {
   RateLimiter strangers;  ///< notices about jobs that do not exist
   bool closing = false;   ///< leave_all has been called
   std::uint64_t last_instance = 0;
+  std::optional<ParentAddress> parent_address;  ///< where there is a parent
+  std::uint64_t incarnations = 0;               ///< taken at the parent so far
 
   // ---- jobs
   Job* find_job(JobId id);
   Job* find_instance(JobId id, std::uint64_t instance);
   /// Puts the job into the table and orders its tables.
   Job& make_job(const JobConfig& job_config, const Turn& turn);
+  void install(Job& job, const Turn& turn);
   void installed(Job& job, bool ok, const Turn& turn);
   std::uint32_t first_base_round(const JobConfig& job_config, Time now) const;
   /// An order for `job`; `then` is not run if the job has been removed meanwhile.
@@ -70,8 +74,8 @@ struct Control::State {
   void on_set_threshold(Job& job, const Requester& who, std::uint16_t wanted, const Turn& turn);
   void on_force(Job& job, const Requester& who, const wire::SlotBody& slot, const Turn& turn);
   void on_help(Job& job, const Requester& who, const wire::SlotBody& slot, const Turn& turn);
-  void helped(Job& job, const Requester& who, const wire::SlotBody& slot, const Outcome& outcome,
-              const Turn& turn);
+  void helped(Job& job, const Requester& who, const wire::SlotBody& slot,
+              const Job::HelpInProgress& help, const Outcome& outcome, const Turn& turn);
 
   void set_threshold(Job& job, std::uint16_t wanted, const Turn& turn,
                      std::function<void(Job&, const Outcome&, const Turn&)> then);
@@ -104,6 +108,50 @@ struct Control::State {
                   std::function<void(Job&, const Turn&)> then);
   void drop_member(Job& job, datapath::MemberId member, const Turn& turn,
                    std::function<void(Job&, const Turn&)> then);
+
+  /// Nobody is left, or is to be.
+  void disband(Job& job, const Turn& turn);
+
+  // ---- a child's (child.cpp)
+  std::unique_ptr<Uplink> make_uplink(const JobConfig& job_config, const Turn& turn);
+  bool is_from_parent(const wire::Packet& packet, datapath::PortId ingress) const;
+  /// Something about the link may have changed: does what follows.
+  void link_changed(Job& job, const Turn& turn);
+  void on_parent_address(const datapath::Notice& notice, const Turn& turn);
+  void on_parent_reply(const wire::Packet& packet, const Turn& turn);
+  void on_parent_unasked(Job& job, const wire::Packet& packet, const Turn& turn);
+  /// False: no order, but what any client may ask.
+  bool on_parent_order(const wire::Packet& packet, const Turn& turn);
+  void obey(Job& job, const wire::ControlHeader& header, Bytes body, const Turn& turn);
+  void help_parent(Job& job, const wire::ControlHeader& header, const wire::SlotBody& slot,
+                   const Turn& turn);
+  /// The parent has the job in another life than the running slots are of.
+  static bool has_new_run(const Job& job);
+  /// Of a running child: asks for a Reset that is due, refuses contributions while the parent is
+  /// away.
+  void follow_link(Job& job, const Turn& turn);
+  /// Of a child whose slots are clear: takes its parent's parameters. True: that takes a while, or
+  /// the job is not to be started.
+  bool adapt(Job& job, const Turn& turn);
+  void reinstall(Job& job, const datapath::JobSpec& spec, const Turn& turn);
+  /// Members cannot be told of a base_round that is not newer than theirs: they lose their places
+  /// and join again.
+  void dismiss_members(Job& job, const Turn& turn);
+  void request_reset(Job& job, const Turn& turn);
+  /// Asks the parent, and `then` gets the status that the asker is to be answered with.
+  void ask_parent(Job& job, wire::Action action, const wire::SlotBody& slot, const Turn& turn,
+                  std::function<void(Job&, wire::Status, const Turn&)> then);
+  void help_from_parent(Job& job, const wire::SlotBody& slot, const Turn& turn,
+                        std::function<void(Job&, wire::Status, const Turn&)> then);
+  /// Halt or Resume, at the root first where this is a child.
+  void pass_halt(Job& job, bool halted, const Turn& turn,
+                 std::function<void(Job&, wire::Status, const Turn&)> then);
+  /// A Force that found its sum waiting goes on to the parent.
+  void forced_here(Job& job, const wire::SlotBody& slot, const Outcome& outcome, const Turn& turn,
+                   std::function<void(Job&, wire::Status, const Turn&)> then);
+  /// The parent may have what is not kept here.
+  void gone_here(Job& job, const datapath::Notice& notice, const Turn& turn);
+  void tell_all(Job& job, wire::Status status, std::uint64_t missing, const Turn& turn);
 
   // ---- passing on (announce.cpp)
   void announce(Job& job, const Turn& turn);

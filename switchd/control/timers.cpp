@@ -6,9 +6,14 @@
 namespace iswitch::control {
 
 void Control::State::tick(const Turn& turn) {
+  if (parent_address) parent_address->tick(turn);
   for (const auto& entry : jobs) {
     Job& job = *entry.second;
     if (job.config.evict_silent) evict_silent(job, turn);
+    if (job.uplink && job.uplink->next_deadline() <= turn.now) {
+      job.uplink->tick(turn);
+      link_changed(job, turn);
+    }
     job.members.for_each([&](Member& member) {
       if (member.told.outstanding && member.told.outstanding->next_send <= turn.now)
         send_outstanding(job, member, turn);
@@ -32,8 +37,10 @@ void Control::State::evict_silent(Job& job, const Turn& turn) {
 Time Control::State::next_deadline() const {
   Time next = never;
   if (closing) return next;
+  if (parent_address) next = parent_address->next_deadline();
   for (const auto& entry : jobs) {
     const Job& job = *entry.second;
+    if (job.uplink) next = std::min(next, job.uplink->next_deadline());
     job.members.for_each([&](const Member& member) {
       if (member.told.outstanding) next = std::min(next, member.told.outstanding->next_send);
       if (job.config.evict_silent)

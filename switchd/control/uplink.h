@@ -1,0 +1,189 @@
+// A child job's link to the switch above: joins it, pings it, asks it, and knows what it said last.
+// What follows from that for the job's slots and members is not its business (child.cpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "switchd/control/frames.h"
+#include "switchd/control/parent_address.h"
+#include "switchd/control/turn.h"
+
+namespace iswitch::control {
+
+/// What the links of a switch's jobs share; it outlives them.
+struct UplinkParts {
+  const SwitchConfig& config;
+  FrameWriter& frames;
+  ParentAddress& address;
+  Counters& counters;
+  std::uint64_t& incarnations;  ///< taken so far, of all jobs
+};
+
+/// One life of a job at the parent: another member id, incarnation or base_round is another life.
+struct ParentRun {
+  MemberId member = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t base_round = 0;
+  bool operator==(const ParentRun&) const = default;
+};
+
+class Uplink {
+ public:
+  /// How a request to the parent ended; none: it cannot be asked now.
+  using Done = std::function<void(std::optional<wire::Status>, const Turn&)>;
+
+  Uplink(UplinkParts parts, const JobConfig& job, Time now);
+
+  /// Become a member, with a new incarnation.
+  void open(const Turn& turn);
+  /// Leave. Nobody is waited for, but the Leave is repeated until answered.
+  void close(const Turn& turn);
+  /// One Leave, and nothing after it: this switch or its job ends.
+  void farewell(const Turn& turn);
+
+  // ---- asking (one guarded request is outstanding at a time)
+  void ask(wire::Action action, const wire::SlotBody& slot, Done done, const Turn& turn);
+  void help(const wire::SlotBody& slot, Done done, const Turn& turn);
+  bool asks(wire::Action action) const;
+  /// What was asked has come about otherwise; its Done is not called.
+  void withdraw(wire::Action action, const Turn& turn);
+
+  // ---- what the parent sends; false: not believed, or nothing waits for it
+  bool on_reply(const wire::Packet& packet, const Turn& turn);
+  /// Its unasked-for replies: a mismatch or a gone result is the caller's to pass on.
+  struct Unasked {
+    bool believed = false;
+    wire::ReplyBody body;
+  };
+  Unasked on_unasked(const wire::Packet& packet, const Turn& turn);
+
+  /// An order of the parent's, whose tag is right.
+  enum class Order : std::uint8_t {
+    unwanted,  ///< not a member there
+    fresh,
+    in_progress,  ///< repeated; its answer will come
+    answered,     ///< repeated; answer it again
+    replayed,     ///< answer 10
+  };
+  Order on_order(const wire::ControlHeader& order, const Turn& turn);
+  void answer_order(const wire::ControlHeader& order, wire::Status status, const Turn& turn);
+  // What orders say of the job.
+  bool told_base(std::uint32_t base_round);  ///< true: news
+  void told_halted(bool halted);
+  void told_leave(const Turn& turn);
+
+  void tick(const Turn& turn);
+  Time next_deadline() const;
+  void address_known(const Turn& turn);
+
+  // ---- how it stands
+  /// The parent runs (or has halted) the job and answers.
+  bool ready() const;
+  bool halted() const { return parent_state_ == wire::JobState::halted; }
+  /// Meaningful when ready.
+  const ParentRun& run() const { return run_; }
+  const wire::ReplyBody& terms() const { return terms_; }
+  datapath::ParentSpec place() const;
+  ParentView view() const;
+
+ private:
+  enum class Stage : std::uint8_t {
+    closed,
+    joining,  ///< a Join is out, or will be after a pause
+    member,
+    unfit,  ///< the job there does not fit: asked now and then whether it still does not
+  };
+  struct Request {
+    wire::Action action = wire::Action::join;
+    wire::SlotBody slot;
+    std::uint32_t id = 0;
+    std::uint64_t nonce = 0;
+    Time sent_at = 0;
+    Time next_send = 0;
+    Time interval = 0;
+    unsigned sends = 0;
+  };
+  struct Wish {
+    wire::Action action;
+    wire::SlotBody slot;
+    Done done;
+  };
+  struct Asked {  ///< a Ping
+    std::uint32_t id = 0;
+    std::uint64_t nonce = 0;
+    Time at = 0;
+  };
+  struct Help {
+    wire::SlotBody slot;
+    std::uint32_t id = 0;
+    std::uint64_t nonce = 0;
+    Time at = 0;
+    std::vector<Done> done;
+  };
+
+  std::uint64_t next_nonce(Time now) { return parts_.frames.next_nonce(now) + nonce_lead_; }
+  wire::Client client() const;  ///< of requests to the parent: this switch
+  void start_request(wire::Action action, const wire::SlotBody& slot, Time at, const Turn& turn);
+  void send_request(const Turn& turn);
+  void send(const wire::ControlDatagram& datagram, const Turn& turn);
+  void send_ping(const Turn& turn);
+  void next_wish(const Turn& turn);
+  void fail_wishes(const Turn& turn);
+  void fail_helps(const Turn& turn);
+  void join(Time at, const Turn& turn);
+  void lose_place(const Turn& turn);
+  void leave(const Turn& turn);
+  void leave_unfit(std::string why, const Turn& turn);
+  void joined(const wire::ReplyBody& body, const Turn& turn);
+  void refused(const wire::ReplyBody& body, const Turn& turn);
+  void on_request_reply(const wire::ReplyBody& body, const Turn& turn);
+  void on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Turn& turn);
+  void adopt(const wire::ReplyBody& body, Time asked_at, const Turn& turn);
+  void jump_nonces(const Turn& turn);
+  Asked* ping_of(const wire::Header& header);
+  ParentView::State state() const;
+  void note_state(Time now);
+
+  UplinkParts parts_;
+  ParentConfig parent_;
+  JobConfig job_;
+
+  Stage stage_ = Stage::closed;
+  ParentRun run_;
+  wire::ReplyBody terms_;
+  wire::JobState parent_state_ = wire::JobState::forming;
+  bool ran_ = false;     ///< the parent has run the job since the Join
+  bool silent_ = false;  ///< it was a member, and the parent has not answered or has said Leave
+  Time heard_ = 0;       ///< the parent, last
+  Time told_at_ = 0;     ///< an order last: replies asked for before it are out of date
+  std::uint64_t unasked_nonce_ = 0;
+  std::string fault_;
+
+  std::optional<Request> request_;
+  Time joined_at_ = 0;       ///< the last Join first sent
+  Time pause_ = 0;           ///< before the next Join after a refusal
+  std::deque<Wish> wishes_;  ///< the first one is the request, if that is none of the link's own
+  std::array<Asked, 4> pings_{};
+  std::size_t newest_ping_ = 0;
+  Time next_ping_ = never;
+  std::vector<Help> helps_;
+  std::uint64_t nonce_lead_ = 0;  ///< the parent remembers a clock ahead of ours
+
+  struct LastOrder {
+    wire::ControlHeader header;
+    bool answered = false;
+    wire::Status status = wire::Status::ok;
+  };
+  std::optional<LastOrder> last_order_;
+
+  ParentView::State noted_ = ParentView::State::idle;
+  Time since_ = 0;
+};
+
+}  // namespace iswitch::control
