@@ -90,6 +90,7 @@ class Lab:
         self.count = hosts
         self.hosts = []
         self.processes = []
+        self.cables = []
         self.directory = None
 
     # ---- life
@@ -112,6 +113,8 @@ class Lab:
         for index in range(len(self.hosts)):
             subprocess.run(["ip", "link", "delete", f"sw{index}"], capture_output=True)
             subprocess.run(["ip", "link", "delete", f"in{index}"], capture_output=True)
+        for name in self.cables:
+            subprocess.run(["ip", "link", "delete", name], capture_output=True)
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -144,6 +147,13 @@ class Lab:
         subprocess.run([*enter, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"], capture_output=True)
         _run(*enter, "ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
         _run(*enter, "ip", "link", "set", name, "up")
+
+    def cable(self, one, other):
+        """A cable between two interfaces here, for switches; it goes with the lab."""
+        self._veth(one, other)
+        self.cables.append(one)
+        for name in (one, other):
+            self._prepare(name)
 
     def unplug(self, index):
         """The cable is gone: both ends vanish."""
