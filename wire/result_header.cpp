@@ -29,7 +29,7 @@ PartialSum header_sum(const Header& header) {
 
 }  // namespace
 
-void ResultMessage::put(const ResultFields& fields, const Header& header) {
+inline void ResultMessage::put(const ResultFields& fields, const Header& header) {
   job = fields.job;
   flags = fields.flags;
   workers = fields.workers;

@@ -13,6 +13,41 @@ wire::Endpoint endpoint_of(MemberId member) {
           .udp_port = static_cast<std::uint16_t>(40000 + member)};
 }
 
+wire::Endpoint parent_endpoint() {
+  return {.mac = {{2, 0, 0, 0, 9, 9}}, .ip = {0x0A4D0909}, .udp_port = 20000};
+}
+
+datapath::ParentSpec parent_spec() {
+  return {.member = id_at_parent,
+          .endpoint = parent_endpoint(),
+          .port = parent_port,
+          .shards = 3,
+          .incarnation = 0xABCD'0123};
+}
+
+namespace {
+
+FrameBytes make_frame(const wire::Header& header, const wire::Route& route,
+                      const std::vector<float>& floats) {
+  const std::size_t payload = floats.size() * sizeof(float);
+  FrameBytes frame(wire::payload_offset + payload);
+  wire::write_encapsulation(route, wire::header_bytes + payload, frame.data());
+  wire::write_header(header, frame.data() + wire::encapsulation_bytes);
+  if (payload != 0) std::memcpy(frame.data() + wire::payload_offset, floats.data(), payload);
+  wire::set_udp_checksum(frame);
+  return frame;
+}
+
+std::uint8_t data_tos(wire::Ecn ecn) {
+  return static_cast<std::uint8_t>(wire::FrameRules{}.data_tos | static_cast<unsigned>(ecn));
+}
+
+std::uint16_t port_of_segment(std::uint32_t segment, std::uint16_t shards) {
+  return static_cast<std::uint16_t>(wire::default_udp_port + segment % shards);
+}
+
+}  // namespace
+
 FrameBytes make_frame(const Part& part, std::uint16_t shards) {
   const wire::Header header{.type = part.type,
                             .flags = part.flags,
@@ -21,18 +56,28 @@ FrameBytes make_frame(const Part& part, std::uint16_t shards) {
                             .round = part.round,
                             .segment = part.segment,
                             .set = wire::contribution_set(part.tag, part.workers)};
-  const std::size_t payload = part.floats.size() * sizeof(float);
-  const auto own_port = static_cast<std::uint16_t>(wire::default_udp_port + part.segment % shards);
-  const wire::Route route{.from = part.source.value_or(endpoint_of(part.member)),
-                          .to = {switch_mac, switch_ip, part.udp_port.value_or(own_port)},
-                          .tos = static_cast<std::uint8_t>(wire::FrameRules{}.data_tos |
-                                                           static_cast<unsigned>(part.ecn))};
-  FrameBytes frame(wire::payload_offset + payload);
-  wire::write_encapsulation(route, wire::header_bytes + payload, frame.data());
-  wire::write_header(header, frame.data() + wire::encapsulation_bytes);
-  if (payload != 0) std::memcpy(frame.data() + wire::payload_offset, part.floats.data(), payload);
-  wire::set_udp_checksum(frame);
-  return frame;
+  const std::uint16_t port = part.udp_port.value_or(port_of_segment(part.segment, shards));
+  return make_frame(header,
+                    {.from = part.source.value_or(endpoint_of(part.member)),
+                     .to = {switch_mac, switch_ip, port},
+                     .tos = data_tos(part.ecn)},
+                    part.floats);
+}
+
+FrameBytes make_frame(const Down& down, std::uint16_t shards) {
+  const wire::Header header{.type = wire::Type::result,
+                            .flags = down.flags,
+                            .job = down.job,
+                            .member = down.workers,
+                            .round = down.round,
+                            .segment = down.segment,
+                            .set = down.members};
+  const std::uint16_t port = down.udp_port.value_or(port_of_segment(down.segment, shards));
+  return make_frame(header,
+                    {.from = down.source.value_or(parent_endpoint()),
+                     .to = {switch_mac, switch_ip, port},
+                     .tos = data_tos(down.ecn)},
+                    down.floats);
 }
 
 void Recorder::result(const pipeline::Delivery<BlockPool::Handle>& delivery) {
@@ -45,6 +90,20 @@ void Recorder::result(const pipeline::Delivery<BlockPool::Handle>& delivery) {
   }
   CHECK(static_cast<bool>(delivery.payload) == (delivery.fields.payload_bytes != 0));
   const auto* payload = reinterpret_cast<const std::uint8_t*>(result.floats.data());
+  if (delivery.fields.type() == wire::Type::contribution) {
+    CHECK(delivery.to == 1);
+    Up up{delivery.fields, result.floats, FrameBytes(wire::payload_offset), {}};
+    delivery.destinations[0].header.write(delivery.fields, up.frame.data());
+    up.frame.insert(up.frame.end(), payload, payload + delivery.fields.payload_bytes);
+    wire::Message message;
+    CHECK(wire::parse_message(Bytes(up.frame).subspan(wire::encapsulation_bytes), message) ==
+          wire::Fault::none);
+    up.header = message.header;
+    up_ports.push_back(delivery.destinations[0].port);
+    queue(delivery, 1, result.floats);
+    ups.push_back(std::move(up));
+    return;
+  }
   for (MemberId m = 0; m < wire::max_members; ++m) {
     if ((delivery.to >> m & 1) == 0) continue;
     FrameBytes frame(wire::payload_offset);
@@ -53,12 +112,15 @@ void Recorder::result(const pipeline::Delivery<BlockPool::Handle>& delivery) {
     CHECK(delivery.destinations[m].port == port_of(m));
     result.frames[m] = std::move(frame);
   }
-  if (queueing && delivery.payload) {
-    const auto copies = static_cast<unsigned>(std::popcount(delivery.to));
-    pool_.share(delivery.payload, copies);
-    queue_.push_back({delivery.payload, copies, result.floats});
-  }
+  queue(delivery, static_cast<unsigned>(std::popcount(delivery.to)), result.floats);
   results.push_back(std::move(result));
+}
+
+void Recorder::queue(const pipeline::Delivery<BlockPool::Handle>& delivery, unsigned copies,
+                     const std::vector<float>& floats) {
+  if (!queueing || !delivery.payload) return;
+  pool_.share(delivery.payload, copies);
+  queue_.push_back({delivery.payload, copies, floats});
 }
 
 void Recorder::drain() {
@@ -78,6 +140,7 @@ Rig::Rig(const RigConfig& config) : pool(config.buffers), sink(pool), config_(co
   pc.address.rules.ports = config.shards;
   pc.shard = config.shard;
   pc.ports = ~PortMask{0};
+  pc.parent = config.parent;
   pipeline_.emplace(pc, pool);
 }
 
@@ -116,6 +179,10 @@ void Rig::send(const std::vector<Part>& parts) {
   run(frames);
 }
 
+void Rig::send(const Down& down) {
+  run({{make_frame(down, config_.shards), down.ingress.value_or(parent_port)}});
+}
+
 datapath::Answer Rig::execute(const datapath::Order& order) {
   if (std::holds_alternative<datapath::Remove>(order.what))
     removed_ += job_count(JobCounter::contributions, order.job);
@@ -131,12 +198,23 @@ void Rig::make_job(datapath::JobSpec spec, unsigned members, std::uint32_t base_
   REQUIRE(order(datapath::Start{base_round}, spec.id).ok);
 }
 
-void Rig::put(MemberId member, JobId job, wire::MemberKind kind, std::uint16_t shards) {
+void Rig::make_child(datapath::JobSpec spec, unsigned members, std::uint32_t base_round,
+                     const datapath::ParentSpec& parent) {
+  spec.child = true;
+  REQUIRE(order(datapath::Install{spec}, spec.id).ok);
+  REQUIRE(order(datapath::PutParent{parent}, spec.id).ok);
+  for (unsigned m = 0; m < members; ++m) put(static_cast<MemberId>(m), spec.id);
+  REQUIRE(order(datapath::Start{base_round}, spec.id).ok);
+}
+
+void Rig::put(MemberId member, JobId job, wire::MemberKind kind, std::uint16_t shards,
+              std::uint32_t incarnation) {
   const datapath::MemberSpec spec{.id = member,
                                   .kind = kind,
                                   .endpoint = endpoint_of(member),
                                   .ingress = port_of(member),
-                                  .shards = shards};
+                                  .shards = shards,
+                                  .incarnation = incarnation};
   REQUIRE(order(datapath::PutMember{spec}, job).ok);
 }
 
@@ -159,6 +237,12 @@ Time Rig::last_heard(MemberId member, JobId job) const {
 std::vector<Result> Rig::take_results() {
   std::vector<Result> taken;
   taken.swap(sink.results);
+  return taken;
+}
+
+std::vector<Up> Rig::take_ups() {
+  std::vector<Up> taken;
+  taken.swap(sink.ups);
   return taken;
 }
 

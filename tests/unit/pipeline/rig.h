@@ -49,12 +49,43 @@ struct Part {
 };
 FrameBytes make_frame(const Part& part, std::uint16_t shards = 1);
 
+/// Of child jobs here: where the parent is, unless a test says otherwise.
+inline constexpr PortId parent_port = 50;
+inline constexpr MemberId id_at_parent = 5;
+inline constexpr MemberMask bit_at_parent = MemberMask{1} << id_at_parent;
+wire::Endpoint parent_endpoint();
+datapath::ParentSpec parent_spec();
+
+/// A result of the parent before it is a frame. The defaults are a right one.
+struct Down {
+  std::uint32_t round = 0;
+  std::uint32_t segment = 0;
+  std::vector<float> floats{};
+  MemberMask members = bit_at_parent;
+  std::uint16_t workers = 9;
+  std::uint8_t flags = 0;
+  wire::Ecn ecn = wire::Ecn::ect0;
+  JobId job = 1;
+  std::optional<wire::Endpoint> source{};
+  std::optional<PortId> ingress{};
+  std::optional<std::uint16_t> udp_port{};  ///< else base + segment mod shards
+};
+FrameBytes make_frame(const Down& down, std::uint16_t shards = 1);
+
 /// A result as the sink got it.
 struct Result {
   wire::ResultFields fields;
   MemberMask to = 0;
   std::vector<float> floats;
   std::map<MemberId, FrameBytes> frames;  ///< the copies, byte for byte
+};
+
+/// A sum on its way to the parent, as the sink got it.
+struct Up {
+  wire::ResultFields fields;
+  std::vector<float> floats;
+  FrameBytes frame;
+  wire::Header header;  ///< as parsed from the frame
 };
 
 /// Records; and, on demand, keeps shares of payloads as a transmit queue does.
@@ -86,6 +117,8 @@ class Recorder {
   std::vector<datapath::ControlFrame> controls;
   std::vector<Notice> notices;
   std::vector<Result> results;
+  std::vector<Up> ups;
+  std::vector<PortId> up_ports;
   std::size_t control_room = 1000;
   bool queueing = false;  ///< keep a share for every copy until drain()
 
@@ -95,6 +128,9 @@ class Recorder {
     unsigned copies;
     std::vector<float> floats;  ///< what it held when it was queued
   };
+  void queue(const pipeline::Delivery<BlockPool::Handle>& delivery, unsigned copies,
+             const std::vector<float>& floats);
+
   BlockPool& pool_;
   std::vector<Queued> queue_;
 };
@@ -103,6 +139,7 @@ struct RigConfig {
   std::uint16_t shards = 1;
   std::uint16_t shard = 0;
   std::size_t buffers = 1000;
+  wire::Ipv4 parent{};  ///< whose ARP replies are looked for
 };
 
 class Rig {
@@ -118,6 +155,7 @@ class Rig {
   void run(const std::vector<Sent>& frames);
   void send(const std::vector<Part>& parts);
   void send(const Part& part) { send(std::vector<Part>{part}); }
+  void send(const Down& down);
 
   template <class What>
   datapath::Answer order(const What& what, JobId job = 1) {
@@ -127,7 +165,10 @@ class Rig {
   /// Installs and starts a job with members 0 .. members - 1.
   void make_job(datapath::JobSpec spec, unsigned members, std::uint32_t base_round = 0);
   void put(MemberId member, JobId job = 1, wire::MemberKind kind = wire::MemberKind::worker,
-           std::uint16_t shards = 1);
+           std::uint16_t shards = 1, std::uint32_t incarnation = 7);
+  /// The same for a job below a parent.
+  void make_child(datapath::JobSpec spec, unsigned members, std::uint32_t base_round = 0,
+                  const datapath::ParentSpec& parent = parent_spec());
   void housekeep() { pipeline().housekeep(now, sink); }
 
   std::uint64_t count(Counter counter) const { return pipeline_->counters().get(counter); }
@@ -135,6 +176,7 @@ class Rig {
   Time last_heard(MemberId member, JobId job = 1) const;
   /// Results recorded since the last call.
   std::vector<Result> take_results();
+  std::vector<Up> take_ups();
   std::vector<Notice> take_notices();
   /// Empty when every received frame stands in exactly one terminal counter.
   std::string counters_add_up() const;
