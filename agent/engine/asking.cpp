@@ -28,7 +28,7 @@ void Asking::begin(std::uint32_t segments, Time now) {
   level_cursor_ = 0;
   level_interval_ = level_least;
   sweep_at_ = level_at_ = now + level_least;
-  asked_ = 0;
+  asked_ = level_left_ = 0;
 }
 
 Time Asking::level_interval(bool outstanding, Time timeout) {
@@ -89,12 +89,19 @@ std::optional<std::uint32_t> Asking::next(const Updates& updates, bool outstandi
     level_interval_ = std::clamp(2 * level_interval_, level_interval(outstanding, timeout),
                                  std::max(level_most, level_interval(outstanding, timeout)));
     level_at_ = now + level_interval_;
-    level_cursor_ = (level_cursor_ + 1) % static_cast<std::uint32_t>(timers_.size());
-    if (updates.room(level_cursor_)) {
-      ++asked_;
-      return level_cursor_;
-    }
+    level_left_ = most_at_once;
+    level_searched_ = 0;
   }
+  // Those that are behind have their own times.
+  while (level_left_ != 0 && level_searched_ < timers_.size()) {
+    ++level_searched_;
+    level_cursor_ = (level_cursor_ + 1) % static_cast<std::uint32_t>(timers_.size());
+    if (!updates.room(level_cursor_) || updates.complete_to(level_cursor_) != furthest) continue;
+    --level_left_;
+    ++asked_;
+    return level_cursor_;
+  }
+  level_left_ = 0;
   asked_ = 0;
   sweep_at_ = std::min(soonest, level_at_);
   return std::nullopt;

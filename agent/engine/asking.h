@@ -4,8 +4,9 @@
 //  - A later update of the segment has been seen: soon, since reordering is no loss, and again with
 //    time-outs.
 //  - Other segments are ahead: perhaps the last result was lost. After some silence on it.
-//  - All segments are level: perhaps a whole update was lost. One segment after the other, now and
-//    then: what is lost shows on one and then puts the others behind.
+//  - None is ahead: perhaps its last result was lost all the same. A few of those segments after
+//    the others, now and then: a whole update that was lost shows on one and puts the others
+//    behind.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,8 @@ class Asking {
   Time sweep_at_ = never;  ///< when anything may have to be asked for
   unsigned asked_ = 0;     ///< in this sweep
   std::uint32_t level_cursor_ = 0;
+  unsigned level_left_ = 0;         ///< to be asked for in this turn
+  std::size_t level_searched_ = 0;  ///< in this turn
   Time level_at_ = never;
   Time level_interval_ = 0;
 };

@@ -93,6 +93,9 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
       return;
     case Updates::Stored::refused:
       ++statistics.updates_refused;
+      // Far ahead of what is here: a hole all the same.
+      if (a.phase == Phase::live)
+        a.asking.heard(a.updates, header.segment, a.pushes.round_trip().timeout(), now);
       return;
     case Updates::Stored::fresh:
       break;
@@ -113,7 +116,7 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
 void Engine::State::need_weights(EventKind kind, const Error& error) {
   Asynchronous& a = *async;
   a.phase = Phase::waiting;
-  a.event = Event{kind, membership.job().base_round, event_text(kind, options, error)};
+  a.event = Event{kind, membership.job().base_round, false, event_text(kind, options, error)};
   a.why = {kind == EventKind::reset ? ErrorCode::job_reset : ErrorCode::gone, error.status, 0,
            a.event->text};
   a.updates.wait();
@@ -156,12 +159,10 @@ void Engine::State::on_async_help_reply(const Reply& reply) {
   if (reply.body.status == wire::Status::gone)
     return fall_behind(reply.about.segment, reply.about.round);
   if (a.phase != Phase::probing || reply.body.status != wire::Status::ok) return;
-  // Its first update may still come. If another segment has had one it is asked for as any that is
-  // missing.
-  a.phase = Phase::live;
-  a.updates.resume(a.updates.taken());
-  a.asking.begin(a.updates.segments(), now);
-  follow_async();
+  // Its first update may still come. But perhaps the job was reset, and the others' weights are not
+  // those of a beginning: only its user can tell.
+  need_weights(EventKind::joined, {});
+  a.event->untouched = true;
 }
 
 Time Engine::State::asking_due() const {

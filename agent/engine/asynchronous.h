@@ -18,7 +18,7 @@ struct Asynchronous {
 
   enum class Phase : std::uint8_t {
     unbegun,  ///< the job has not run yet while this was a member
-    probing,  ///< it ran before this member came: has anything happened?
+    probing,  ///< it ran before this member came: has anything happened? Then waiting
     waiting,  ///< for weights: an event was told, resume() is awaited
     live
   };

@@ -155,7 +155,10 @@ enum class EventKind : std::uint8_t {
 struct Event {
   EventKind kind = EventKind::joined;
   std::uint32_t base_round = 0;  ///< that resume() wants
-  std::string text;              ///< one line: what happened, what to do
+  /// joined: no update has been made since base_round, as far as the switch told. Where all members
+  /// start from the same weights and the job has not been reset, resume(numbers()) will do.
+  bool untouched = false;
+  std::string text;  ///< one line: what happened, what to do
 };
 
 /// One datagram to send: `head` then `payload`, to the switch's port base + shard, with this ToS.

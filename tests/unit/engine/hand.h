@@ -169,7 +169,8 @@ class Hand {
 
   std::vector<std::uint8_t> result_bytes(std::uint32_t segment, std::uint32_t round,
                                          const std::vector<float>& floats,
-                                         std::uint16_t workers = 4, std::uint8_t flags = 0) const {
+                                         std::uint16_t workers = 4, std::uint8_t flags = 0,
+                                         wire::MemberMask members = 0xF) const {
     wire::Header header;
     header.type = wire::Type::result;
     header.flags = flags;
@@ -177,7 +178,7 @@ class Hand {
     header.member = workers;
     header.round = round;
     header.segment = segment;
-    header.set = 0xF;
+    header.set = members;
     std::vector<std::uint8_t> bytes(wire::header_bytes + floats.size() * sizeof(float));
     wire::write_header(header, bytes.data());
     if (!floats.empty())

@@ -17,6 +17,12 @@ float add(float a, float b) {
   return value;
 }
 
+unsigned members_in(const Open& open) {
+  unsigned in = open.former;
+  for (unsigned i = 0; i < 64; ++i) in += open.members >> i & 1;
+  return in;
+}
+
 }  // namespace
 
 std::uint16_t Switch::threshold() const {
@@ -38,6 +44,7 @@ wire::ReplyBody Switch::describe(wire::Status status, std::uint16_t member) cons
   body.member = member;
   body.members_now = static_cast<std::uint16_t>(members_.size());
   body.members_expected = config_.members;
+  body.mode = config_.mode;
   body.threshold = threshold();
   body.shards = config_.shards;
   body.segment_bytes = config_.segment_bytes;
@@ -95,6 +102,7 @@ void Switch::contribution(std::size_t from, const wire::Message& message, std::u
   }
   if (!highest_known_ || newer(header.round, highest_)) highest_ = header.round;
   highest_known_ = true;
+  if (config_.mode == wire::Mode::async) return push(from, *member, message, congested, out);
   Slot& slot = slots_[header.segment];
   const std::uint32_t last = slot.used ? slot.last : base_round_ - 1;
   const auto tell = [&](std::size_t to, std::uint16_t id, wire::Status status) {
@@ -135,21 +143,79 @@ void Switch::contribution(std::size_t from, const wire::Message& message, std::u
   } else {
     return tell(from, *member, wire::Status::gone);
   }
-  Open& open = *slot.open;
+  add_payload(*slot.open, *member, message, congested);
+  if (members_in(*slot.open) >= threshold()) complete(header.segment, slot, false, out);
+}
+
+void Switch::add_payload(Open& open, std::uint16_t member, const wire::Message& message,
+                         bool congested) {
+  const std::size_t floats = message.payload.size() / sizeof(float);
   if (open.sum.empty()) open.sum.assign(floats, 0.0F);
   for (std::size_t i = 0; i < floats; ++i) {
     float value;
     std::memcpy(&value, message.payload.data() + i * sizeof(float), sizeof value);
     open.sum[i] = add(open.sum[i], value);
   }
-  open.members |= std::uint64_t{1} << *member;
+  open.members |= std::uint64_t{1} << member;
   open.workers = static_cast<std::uint16_t>(open.workers + 1);
-  open.congested = open.congested || congested || (header.flags & wire::flag::ecn_echo) != 0;
+  open.congested =
+      open.congested || congested || (message.header.flags & wire::flag::ecn_echo) != 0;
   ++accepted;
-  unsigned in = 0;
-  for (unsigned i = 0; i < 64; ++i) in += open.members >> i & 1;
-  if (in >= threshold()) complete(header.segment, slot, false, out);
 }
+
+/// Section 5.
+void Switch::push(std::size_t from, std::uint16_t member, const wire::Message& message,
+                  bool congested, std::vector<Datagram>& out) {
+  const wire::Header& header = message.header;
+  if (header.operation_tag() != members_[member].incarnation || !newer(header.round, base_round_)) {
+    ++stale;
+    return;
+  }
+  Slot& slot = slots_[header.segment];
+  const auto known = slot.accepted.find(member);
+  if (known != slot.accepted.end() && !newer(header.round, known->second)) {
+    ++duplicates;
+    const bool in_open = slot.open && (slot.open->members >> member & 1) != 0;
+    if (!in_open && !slot.kept.empty())
+      out.push_back({from, slot.kept.back().bytes, true, congested});
+    return;
+  }
+  const std::size_t floats = message.payload.size() / sizeof(float);
+  if (slot.open && floats != 0 && !slot.open->sum.empty() && floats != slot.open->sum.size()) {
+    ++mismatches;
+    wire::ReplyBody body = describe(wire::Status::mismatch, member);
+    body.missing = std::uint64_t{header.segment} << 32 | header.round;
+    return unasked(from, body, out);
+  }
+  slot.accepted[member] = header.round;
+  if (!slot.open) {
+    slot.open.emplace();
+    slot.open->round = (slot.used ? slot.last : base_round_) + 1;
+  }
+  add_payload(*slot.open, member, message, congested);
+  if (members_in(*slot.open) >= threshold()) complete(header.segment, slot, false, out);
+}
+
+void Switch::forget(std::uint16_t member) {
+  members_.erase(member);
+  if (config_.mode == wire::Mode::sync) return;
+  const std::uint64_t bit = std::uint64_t{1} << member;
+  for (auto& [segment, slot] : slots_) {
+    slot.accepted.erase(member);
+    if (slot.open && (slot.open->members & bit) != 0) {
+      slot.open->members &= ~bit;
+      ++slot.open->former;
+    }
+    for (Result& kept : slot.kept) {
+      wire::Message message;
+      if (wire::parse_message(kept.bytes, message) != wire::Fault::none) continue;
+      message.header.set &= ~bit;
+      wire::write_header(message.header, kept.bytes.data());
+    }
+  }
+}
+
+void Switch::evict(std::uint16_t member) { forget(member); }
 
 void Switch::complete(std::uint32_t segment, Slot& slot, bool partial, std::vector<Datagram>& out) {
   const Open& open = *slot.open;
@@ -171,6 +237,7 @@ void Switch::complete(std::uint32_t segment, Slot& slot, bool partial, std::vect
   for (const auto& [id, member] : members_)
     out.push_back({member.endpoint, result.bytes, true, false});
   slot.last = open.round;
+  if (newer(open.round, highest_)) highest_ = open.round;
   slot.used = true;
   slot.kept.push_back(std::move(result));
   if (slot.kept.size() > config_.history) slot.kept.erase(slot.kept.begin());
@@ -224,8 +291,9 @@ void Switch::join(std::size_t from, const wire::Message& message, std::vector<Da
       place = id;
   if (!place)
     return reply(from, message.header, describe(wire::Status::job_full, wire::no_member), out);
+  forget(*place);
   members_[*place] = {from, body->incarnation};
-  if (was_running_) reset(out);
+  if (was_running_ && config_.mode == wire::Mode::sync) reset(out);
   was_running_ = running();
   reply(from, message.header, describe(wire::Status::ok, *place), out);
 }
@@ -261,9 +329,18 @@ void Switch::control(std::size_t from, const wire::Message& message, std::vector
   if (action == wire::Action::help) {
     const auto at = wire::read_slot(message.payload);
     Slot& slot = slots_[at.segment];
-    for (const Result& kept : slot.kept)
-      if (kept.round == at.round) out.push_back({from, kept.bytes, true, false});
-    if (slot.open && slot.open->round == at.round) {
+    bool found = false;
+    for (const Result& kept : slot.kept) {
+      if (kept.round != at.round) continue;
+      found = true;
+      out.push_back({from, kept.bytes, true, false});
+    }
+    const bool past = slot.used ? !newer(at.round, slot.last) : !newer(at.round, base_round_);
+    if (config_.mode == wire::Mode::async && !found && past) {
+      body.status = wire::Status::gone;
+      body.missing = std::uint64_t{at.segment} << 32 | at.round;
+    }
+    if (config_.mode == wire::Mode::sync && slot.open && slot.open->round == at.round) {
       for (const auto& [id, other] : members_) {
         if ((slot.open->members >> id & 1) != 0) continue;
         body.missing |= std::uint64_t{1} << id;
@@ -277,7 +354,7 @@ void Switch::control(std::size_t from, const wire::Message& message, std::vector
       }
     }
   }
-  if (action == wire::Action::leave) members_.erase(*member);
+  if (action == wire::Action::leave) forget(*member);
   reply(from, header, body, out);
 }
 

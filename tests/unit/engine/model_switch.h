@@ -1,4 +1,4 @@
-// A switch in the plainest form that protocol.md allows, for one synchronous job at a root: maps
+// A switch in the plainest form that protocol.md allows, for one job at a root: maps
 // instead of tables, one datagram at a time. Written apart from switchd, so that the engine is
 // compared with the text and not with its sibling.
 #pragma once
@@ -30,6 +30,7 @@ struct Open {
   std::uint32_t tag = 0;
   std::vector<float> sum;
   std::uint64_t members = 0;
+  unsigned former = 0;  ///< parts of members whose place was given up; they count
   std::uint16_t workers = 0;
   bool congested = false;
 };
@@ -45,6 +46,8 @@ class Switch {
     std::uint16_t shards = 1;
     std::uint16_t threshold = 0;  ///< 0: number of members
     std::uint16_t history = 1;
+    wire::Mode mode = wire::Mode::sync;
+    std::uint64_t elements = 0;  ///< asynchronous: of the members' vectors (the agents' business)
   };
   /// Address of endpoint i, which tags cover.
   static wire::Ipv4 ip_of(std::size_t endpoint) {
@@ -60,7 +63,7 @@ class Switch {
   /// Operator's acts.
   void reset(std::vector<Datagram>& out);
   void halt(bool halted, std::vector<Datagram>& out);
-  void evict(std::uint16_t member) { members_.erase(member); }
+  void evict(std::uint16_t member);
   void force_everything(std::vector<Datagram>& out);
 
   std::uint64_t contributions = 0;
@@ -68,6 +71,8 @@ class Switch {
   std::uint64_t ahead = 0;        ///< must stay 0: one contribution outstanding per slot
   std::uint64_t wrong_shard = 0;  ///< must stay 0
   std::uint64_t mismatches = 0;
+  std::uint64_t stale = 0;  ///< asynchronous: pushes of another incarnation or before base_round
+  std::uint64_t duplicates = 0;
 
  private:
   struct Member {
@@ -75,6 +80,7 @@ class Switch {
     std::uint32_t incarnation = 0;
   };
   struct Slot {
+    std::map<std::uint16_t, std::uint32_t> accepted;  // asynchronous: last push number by member
     std::optional<Open> open;
     std::vector<Result> kept;  // newest last
     std::uint32_t last = 0;    // meaningful when used
@@ -91,6 +97,11 @@ class Switch {
   void join(std::size_t from, const wire::Message& message, std::vector<Datagram>& out);
   void contribution(std::size_t from, const wire::Message& message, std::uint16_t shard,
                     bool congested, std::vector<Datagram>& out);
+  void push(std::size_t from, std::uint16_t member, const wire::Message& message, bool congested,
+            std::vector<Datagram>& out);
+  void add_payload(Open& open, std::uint16_t member, const wire::Message& message, bool congested);
+  /// Its place is empty or somebody else's: what it sent stays in the sums, its bit does not.
+  void forget(std::uint16_t member);
   void complete(std::uint32_t segment, Slot& slot, bool partial, std::vector<Datagram>& out);
   std::optional<std::uint16_t> member_at(std::size_t endpoint) const;
 
