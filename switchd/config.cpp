@@ -352,12 +352,9 @@ void read_ports(const json& value, Config& config, Errors& errors) {
 }
 
 void read_mode(Object& object, control::JobConfig& job) {
-  const json* mode = object.find("mode");
-  if (mode == nullptr || *mode == "sync") return;
-  object.error(object.at("mode"), *mode,
-               *mode == "async" ? "asynchronous jobs are not supported yet; use \"sync\""
-                                : "must be \"sync\"");
-  job.mode = wire::Mode::sync;
+  std::size_t mode = 0;
+  object.choice("mode", {"sync", "async"}, mode);
+  job.mode = mode == 0 ? wire::Mode::sync : wire::Mode::async;
 }
 
 void read_segment_bytes(Object& object, const std::string& pointer, control::JobConfig& job,
@@ -391,7 +388,7 @@ void read_key(Object& object, control::JobConfig& job) {
 }
 
 control::JobConfig read_job(const json& value, const std::string& pointer,
-                            const std::vector<PortConfig>& ports, Errors& errors) {
+                            const std::vector<PortConfig>& ports, bool child, Errors& errors) {
   control::JobConfig job;
   Object object(value, pointer, errors);
   object.integer("id", 0, 65535, job.id, Presence::required);
@@ -404,6 +401,9 @@ control::JobConfig read_job(const json& value, const std::string& pointer,
                  Presence::optional, " (0 follows the number of members)");
   object.integer_or_null("history", 1, max_history, job.history);
   object.integer_or_null("base_round", 0, UINT32_MAX, job.base_round);
+  if (child && job.base_round)
+    errors.push_back({pointer + "/base_round", text(*job.base_round),
+                      "must be null at a switch with a parent, which gives it"});
   object.boolean("udp_checksum", job.udp_checksum);
   read_key(object, job);
   object.milliseconds("force_after_ms", 0, 3'600'000, job.force_after);
@@ -413,7 +413,7 @@ control::JobConfig read_job(const json& value, const std::string& pointer,
   return job;
 }
 
-void read_jobs(const json& value, Config& config, Errors& errors) {
+void read_jobs(const json& value, bool child, Config& config, Errors& errors) {
   if (!value.is_array()) {
     errors.push_back({"/jobs", shown(value), "must be an array of jobs (it may be empty)"});
     return;
@@ -422,7 +422,7 @@ void read_jobs(const json& value, Config& config, Errors& errors) {
   for (std::size_t i = 0; i < value.size(); ++i) {
     const std::string pointer = text("/jobs/", i);
     const std::size_t before = errors.size();
-    control::JobConfig job = read_job(value[i], pointer, config.ports, errors);
+    control::JobConfig job = read_job(value[i], pointer, config.ports, child, errors);
     const bool id_is_right =
         value[i].is_object() && value[i].contains("id") &&
         std::none_of(errors.begin() + static_cast<std::ptrdiff_t>(before), errors.end(),
@@ -432,6 +432,48 @@ void read_jobs(const json& value, Config& config, Errors& errors) {
     }
     config.jobs.push_back(std::move(job));
   }
+}
+
+/// After switch and ports: the parent is another address, behind one of the ports.
+void read_parent(const json& value, Config& config, Errors& errors) {
+  if (value.is_null()) return;
+  Object object(value, "/parent", errors);
+  control::ParentConfig parent;
+  parent.ip = {};
+  const bool has_ip = object.string(
+      "ip", "must be the parent switch's unicast IPv4 address such as \"10.77.0.253\"",
+      [&](const std::string& ip) {
+        const auto parsed = wire::parse_ipv4(ip);
+        if (parsed) parent.ip = *parsed;
+        return parsed && address_is_unicast(*parsed);
+      },
+      Presence::required);
+  if (has_ip && parent.ip == config.address.rules.ip)
+    errors.push_back({"/parent/ip", in_quotes(wire::to_string(parent.ip)),
+                      "is this switch's own address (/switch/ip)"});
+  std::string names;
+  for (const PortConfig& port : config.ports) names += text(' ', in_quotes(port.name));
+  object.string(
+      "port", text("must be the name of the port that leads to the parent, one of:", names),
+      [&](const std::string& name) {
+        const auto found = std::find_if(config.ports.begin(), config.ports.end(),
+                                        [&](const PortConfig& port) { return port.name == name; });
+        parent.port = static_cast<datapath::PortId>(found - config.ports.begin());
+        return found != config.ports.end();
+      },
+      Presence::required);
+  object.integer("udp_port", 1, 65535, parent.udp_port);
+  if (const json* mac = object.find("mac"); mac != nullptr && !mac->is_null()) {
+    object.string("mac",
+                  "must be the parent's unicast MAC address, or null: switchd finds it by ARP",
+                  [&](const std::string& address) {
+                    parent.mac = wire::parse_mac(address);
+                    return parent.mac && !parent.mac->is_group() && *parent.mac != wire::Mac{} &&
+                           *parent.mac != config.address.mac;
+                  });
+  }
+  object.check_unknown();
+  config.parent = parent;
 }
 
 void read_lcores(const json& value, Config& config, Errors& errors) {
@@ -494,10 +536,12 @@ void read_log(const json& value, Config& config, Errors& errors) {
 
 void check_memory(const Config& config, Errors& errors) {
   if (!config.memory.payload_buffers) return;
-  const std::uint64_t needed = payload_buffers_needed(config.jobs);
+  const std::uint64_t needed = payload_buffers_needed(config.jobs, config.parent.has_value());
   if (*config.memory.payload_buffers >= needed) return;
   errors.push_back({"/memory/payload_buffers", text(*config.memory.payload_buffers),
-                    text("the jobs need ", needed, " (slots x (1 + history) each)")});
+                    text("the jobs need ", needed,
+                         " (slots x (1 + history) each, an asynchronous one at a switch with a "
+                         "parent slots x (2 + history))")});
 }
 
 Config read_config(const json& root, Errors& errors) {
@@ -511,8 +555,10 @@ Config read_config(const json& root, Errors& errors) {
     read_ports(*value, config, errors);
   }
   if (const json* value = object.required("jobs", "an array of jobs (it may be empty)")) {
-    read_jobs(*value, config, errors);
+    const auto parent = root.find("parent");
+    read_jobs(*value, parent != root.end() && !parent->is_null(), config, errors);
   }
+  if (const json* value = object.find("parent")) read_parent(*value, config, errors);
   if (const json* value = object.find("lcores")) read_lcores(*value, config, errors);
   if (const json* value = object.find("memory")) read_memory(*value, config, errors);
   std::size_t poll = 0;
@@ -591,10 +637,10 @@ Loaded<Config> load_config(const std::string& path) {
 }
 
 Loaded<control::JobConfig> parse_job(std::string_view text, std::string_view pointer,
-                                     const std::vector<PortConfig>& ports) {
+                                     const std::vector<PortConfig>& ports, bool child) {
   Loaded<control::JobConfig> loaded;
   if (const auto root = parse_json(text, pointer, loaded.errors)) {
-    loaded.value = read_job(*root, std::string(pointer), ports, loaded.errors);
+    loaded.value = read_job(*root, std::string(pointer), ports, child, loaded.errors);
   }
   return loaded;
 }

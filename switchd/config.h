@@ -43,6 +43,8 @@ struct Config {
   Time mac_age = 300 * second;  ///< a learned address not seen for so long is forgotten
   std::vector<PortConfig> ports;
   std::vector<control::JobConfig> jobs;
+  std::optional<control::ParentConfig>
+      parent;                               ///< the switch above; `port` is the place in `ports`
   std::optional<std::uint16_t> poller_cpu;  ///< none: picked from the process's affinity
   MemoryConfig memory;
   bool poll_busy = false;
@@ -72,9 +74,9 @@ struct Loaded {
 Loaded<Config> parse_config(std::string_view text);
 Loaded<Config> load_config(const std::string& path);
 
-/// One job object (add-job). `existing` is what it must get along with: MTUs and job ids.
+/// One job object (add-job). It must get along with the ports' MTUs and with there being a parent.
 Loaded<control::JobConfig> parse_job(std::string_view text, std::string_view pointer,
-                                     const std::vector<PortConfig>& ports);
+                                     const std::vector<PortConfig>& ports, bool child = false);
 
 /// What an IPv4 packet with one full segment takes: the smallest MTU that carries it.
 std::uint32_t mtu_for_segment(std::uint32_t segment_bytes);

@@ -1,6 +1,7 @@
 #include "switchd/daemon.h"
 
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -38,6 +39,13 @@ std::uint64_t unix_microseconds() {
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec) / 1000;
+}
+
+/// Tells this start of the switch from any other; the clock serves where the kernel has nothing.
+std::uint32_t random_incarnation() {
+  std::uint32_t value = 0;
+  if (getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value)) return value;
+  return static_cast<std::uint32_t>(unix_microseconds());
 }
 
 /// Something done again and again.
@@ -182,6 +190,8 @@ void Daemon::State::start_control() {
   wish.shards = static_cast<std::uint16_t>(dataplane->lcores().size());
   wish.start_time = monotonic_now();
   wish.start_unix_microseconds = unix_microseconds();
+  wish.parent = config.parent;
+  wish.incarnation = random_incarnation();
   control.emplace(wish, config.jobs, wish.start_time, effects);
   carry_out(effects);
 }

@@ -23,14 +23,15 @@ std::uint32_t round_up(std::uint32_t value, std::uint32_t unit) {
 
 }  // namespace
 
-std::uint64_t payload_buffers_needed(const control::JobConfig& job) {
-  return std::uint64_t{job.slots} * (1u + control::history_in_force(job));
+std::uint64_t payload_buffers_needed(const control::JobConfig& job, bool child) {
+  const unsigned sums = child && job.mode == wire::Mode::async ? 2 : 1;
+  return std::uint64_t{job.slots} * (sums + control::history_in_force(job));
 }
 
-std::uint64_t payload_buffers_needed(const std::vector<control::JobConfig>& jobs) {
+std::uint64_t payload_buffers_needed(const std::vector<control::JobConfig>& jobs, bool child) {
   return std::accumulate(jobs.begin(), jobs.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const control::JobConfig& job) {
-                           return sum + payload_buffers_needed(job);
+                         [child](std::uint64_t sum, const control::JobConfig& job) {
+                           return sum + payload_buffers_needed(job, child);
                          });
 }
 
@@ -42,7 +43,8 @@ std::uint64_t MemoryPlan::total_bytes() const {
          pool(payload_buffers, payload_bytes);
 }
 
-MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobConfig>& jobs) {
+MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobConfig>& jobs,
+                       bool child) {
   std::uint32_t receive = 0;
   std::uint32_t transmit = 0;
   for (const QueueDepth& depth : wish.ports) {
@@ -58,7 +60,7 @@ MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobCon
   plan.payload_bytes = round_up(headroom + wish.largest_segment, 64);
   // A result that was pushed out of its slot may still wait in a transmit queue.
   const std::uint32_t in_flight = std::min(transmit, 4096u) + cache_slack;
-  const std::uint64_t needed = payload_buffers_needed(jobs);
+  const std::uint64_t needed = payload_buffers_needed(jobs, child);
   const std::uint64_t budget =
       wish.payload_buffers != 0 ? wish.payload_buffers : needed + spare_payload_buffers;
   plan.payload_budget = static_cast<std::uint32_t>(std::min<std::uint64_t>(budget, UINT32_MAX / 2));

@@ -8,9 +8,11 @@
 
 namespace iswitch::switchd {
 
-/// Buffers that a job's slots can own at once: the open sum and every kept result of each slot.
-std::uint64_t payload_buffers_needed(const control::JobConfig& job);
-std::uint64_t payload_buffers_needed(const std::vector<control::JobConfig>& jobs);
+/// Buffers that a job's slots can own at once: the open sum and every kept result of each slot; in
+/// an asynchronous job of a switch with a parent also the sum that waits there while the next one
+/// is open.
+std::uint64_t payload_buffers_needed(const control::JobConfig& job, bool child);
+std::uint64_t payload_buffers_needed(const std::vector<control::JobConfig>& jobs, bool child);
 
 /// What a port's queues can hold at once.
 struct QueueDepth {
@@ -38,6 +40,7 @@ struct MemoryWish {
   std::uint32_t frame_buffers = 0;    ///< 0: derived
   std::uint32_t payload_buffers = 0;  ///< 0: derived, with room for jobs added later
 };
-MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobConfig>& jobs);
+MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobConfig>& jobs,
+                       bool child = false);
 
 }  // namespace iswitch::switchd

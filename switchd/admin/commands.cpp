@@ -230,6 +230,7 @@ struct Commands::State {
                                              [](const control::JobView& job) {
                                                return job.state == wire::JobState::running;
                                              })},
+              {"parent", status_parent(jobs)},
               {"captures", parts.captures.size()},
               {"lcores", lcores},
               {"memory",
@@ -289,17 +290,51 @@ struct Commands::State {
                       {"threshold", job.threshold},
                       {"threshold_wanted", job.threshold_wanted},
                       {"history", job.history},
-                      {"slots", config.slots},
-                      {"segment_bytes", config.segment_bytes},
+                      {"slots", job.spec.slots},
+                      {"segment_bytes", job.spec.segment_bytes},
                       {"base_round", job.base_round},
                       {"udp_checksum", config.udp_checksum},
                       {"key", has_key(config.id)},
                       {"force_after_ms", config.force_after / millisecond},
                       {"evict_silent", config.evict_silent},
                       {"member_timeout_ms", config.member_timeout / millisecond},
+                      {"parent", job.parent ? parent_json(*job.parent) : json()},
                       {"fault", job.fault.empty() ? json() : json(job.fault)}});
     }
     reply.ok({{"jobs", list}});
+  }
+
+  /// How a job stands with its parent.
+  json parent_json(const control::ParentView& parent) const {
+    const Time now = monotonic_now();
+    return {{"ip", wire::to_string(parent.config.ip)},
+            {"udp_port", parent.config.udp_port},
+            {"port", port_name(parent.config.port)},
+            {"mac", parent.mac ? json(wire::to_string(*parent.mac)) : json()},
+            {"state", control::parent_state_name(parent.state)},
+            {"since_ms", age_ms(now, parent.since)},
+            {"member", parent.member == wire::no_member ? json() : json(parent.member)},
+            {"text", control::parent_text(parent, now)}};
+  }
+
+  /// The switch's parent as its jobs see it: a line a job.
+  json status_parent(const std::vector<control::JobView>& jobs) const {
+    if (!parts.config.parent) return nullptr;
+    const control::ParentConfig& parent = *parts.config.parent;
+    json list = json::array();
+    json mac;
+    for (const control::JobView& job : jobs) {
+      if (!job.parent) continue;
+      if (job.parent->mac) mac = wire::to_string(*job.parent->mac);
+      list.push_back({{"job", job.config.id},
+                      {"state", control::parent_state_name(job.parent->state)},
+                      {"text", control::parent_text(*job.parent, monotonic_now())}});
+    }
+    return {{"ip", wire::to_string(parent.ip)},
+            {"udp_port", parent.udp_port},
+            {"port", port_name(parent.port)},
+            {"mac", mac},
+            {"jobs", list}};
   }
 
   // Control gives no keys away, so whether there is one is remembered here.
@@ -392,7 +427,8 @@ struct Commands::State {
                       {"members", bits(slot.members)},
                       {"missing", bits(slot.missing)},
                       {"workers", slot.workers},
-                      {"bytes", slot.bytes}});
+                      {"bytes", slot.bytes},
+                      {"waiting", slot.waiting}});
     }
     reply.ok({{"slots", list}, {"truncated", gathering.truncated}});
   }
@@ -473,19 +509,18 @@ struct Commands::State {
     const json* job = request.find("job");
     if (job == nullptr) request.wrong("job", nullptr, "an object as in \"jobs\" of the config");
     if (const std::string error = request.error(); !error.empty()) return reply.error(error);
-    Loaded<control::JobConfig> loaded = parse_job(dump(*job), "/job", parts.config.ports);
+    Loaded<control::JobConfig> loaded =
+        parse_job(dump(*job), "/job", parts.config.ports, parts.config.parent.has_value());
     if (!loaded.ok()) {
       std::string lines;
       for (const ConfigError& error : loaded.errors)
         lines += text(lines.empty() ? "" : "; ", error.line());
       return reply.error(lines);
     }
-    std::uint64_t needed = payload_buffers_needed(loaded.value);
-    for (const control::JobView& other : parts.control.jobs()) {
-      control::JobConfig config = other.config;
-      config.history = other.history;
-      needed += payload_buffers_needed(config);
-    }
+    const bool child = parts.config.parent.has_value();
+    std::uint64_t needed = payload_buffers_needed(loaded.value, child);
+    for (const control::JobView& other : parts.control.jobs())
+      needed += payload_buffers_needed(other.config, child);
     const std::uint32_t budget = parts.dataplane.memory().payload_budget;
     if (needed > budget) {
       return reply.error(text("memory for sums does not suffice: all jobs together would need ",

@@ -4,11 +4,22 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "switchd/text.h"
 
 namespace iswitch::switchd {
 namespace {
+
+const std::string system_folder = "/run/iswitch";
+
+std::optional<std::string> session_folder() {
+  const char* user = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe)
+  if (user == nullptr || *user != '/') return std::nullopt;
+  return text(user, "/iswitch");
+}
+
+std::string user_folder() { return text("/tmp/iswitch-", geteuid()); }
 
 bool usable(const std::string& folder, mode_t mode) {
   mkdir(folder.c_str(), mode);
@@ -26,13 +37,17 @@ bool is_private(const std::string& folder) {
 
 }  // namespace
 
+std::vector<std::string> default_admin_folders() {
+  std::vector<std::string> folders{system_folder};
+  if (auto session = session_folder()) folders.push_back(std::move(*session));
+  folders.push_back(user_folder());
+  return folders;
+}
+
 std::string usable_admin_folder(std::string& error) {
-  if (std::string folder = "/run/iswitch"; usable(folder, 0755)) return folder;
-  const char* user = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe)
-  if (user != nullptr && *user == '/') {
-    if (std::string folder = text(user, "/iswitch"); usable(folder, 0700)) return folder;
-  }
-  std::string folder = text("/tmp/iswitch-", geteuid());
+  if (usable(system_folder, 0755)) return system_folder;
+  if (auto session = session_folder(); session && usable(*session, 0700)) return *session;
+  std::string folder = user_folder();
   if (usable(folder, 0700) && is_private(folder)) return folder;
   error = text(
       "no folder for the admin socket: /run/iswitch and XDG_RUNTIME_DIR are not writable, and ",

@@ -85,13 +85,19 @@ void add_jobs(const control::Control& control, std::vector<MetricFamily>& out) {
   MetricFamily running = family("iswitch_job_running", "1 when the job runs", MetricType::Gauge);
   MetricFamily members =
       family("iswitch_job_members", "Members that have joined", MetricType::Gauge);
+  MetricFamily parent =
+      family("iswitch_parent_up", "1 when the job's parent answers and runs it", MetricType::Gauge);
   for (const control::JobView& job : control.jobs()) {
     const std::string id = text(job.config.id);
     running.metric.push_back(
         sample(job.state == wire::JobState::running ? 1 : 0, {{"job", id}}, MetricType::Gauge));
     members.metric.push_back(
         sample(static_cast<double>(job.members.size()), {{"job", id}}, MetricType::Gauge));
+    if (!job.parent) continue;
+    const bool up = job.parent->state == control::ParentView::State::running;
+    parent.metric.push_back(sample(up ? 1 : 0, {{"job", id}}, MetricType::Gauge));
   }
+  if (!parent.metric.empty()) out.push_back(std::move(parent));
   out.push_back(std::move(running));
   out.push_back(std::move(members));
 }

@@ -28,8 +28,8 @@ std::string nonsense(const JobConfig& own, wire::Ipv4 parent, const char* field,
 
 std::string misfit(const JobConfig& own, const wire::ReplyBody& parents, wire::Ipv4 parent) {
   if (parents.mode != own.mode)
-    return parent_has(own, parent) + "it in mode " + mode_name(parents.mode) + ", this switch in " +
-           mode_name(own.mode) + "; set the same mode in both configs";
+    return parent_has(own, parent) + "it in mode " + mode_name(parents.mode) +
+           ", this switch in mode " + mode_name(own.mode) + "; set the same mode in both configs";
   if (parents.data_type != wire::DataType::float32)
     return parent_has(own, parent) + "data type " +
            std::to_string(static_cast<unsigned>(parents.data_type)) +

@@ -306,6 +306,8 @@ void Uplink::jump_nonces(const Turn& turn) {
 
 void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
   request_.reset();
+  run_.member = body.member;
+  stage_ = Stage::member;
   if (std::string why = misfit(job_, body, parent_.ip);
       !why.empty() || body.member >= wire::max_members) {
     if (why.empty())
@@ -313,8 +315,6 @@ void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
             " gave member id " + std::to_string(body.member) + "; ids are 0 to 63";
     return leave_unfit(std::move(why), turn);
   }
-  stage_ = Stage::member;
-  run_.member = body.member;
   terms_ = body;
   pause_ = 0;
   unasked_nonce_ = 0;
@@ -345,6 +345,7 @@ void Uplink::on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Tur
   }
   if (stage_ != Stage::member) return;
   if (body.status == wire::Status::not_a_member) return lose_place(turn);
+  if (may_be_unproven(body.status)) fault_ = refusal_text(job_, body, parent_.ip);
   if (describes_job(body.status)) adopt(body, asked_at, turn);
 }
 
@@ -365,7 +366,11 @@ void Uplink::adopt(const wire::ReplyBody& body, Time asked_at, const Turn& turn)
     run_.base_round = body.base_round;
   if (asked_at < told_at_) return;  // of a state that an order has changed since
   parent_state_ = body.state;
-  if (parent_state_ != wire::JobState::forming) ran_ = true;
+  if (parent_state_ != wire::JobState::forming) {
+    ran_ = true;
+  } else {  // it is expected to change soon
+    next_ping_ = std::min(next_ping_, turn.now + forming_ping_interval);
+  }
 }
 
 // ---- what it says unasked

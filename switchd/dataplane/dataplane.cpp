@@ -104,7 +104,7 @@ std::string Dataplane::plan(const Config& config) {
   wish.ports.assign(config.ports.size(), {queue_depth, queue_depth});
   wish.frame_buffers = config.memory.frame_buffers.value_or(0);
   wish.payload_buffers = config.memory.payload_buffers.value_or(0);
-  memory_ = plan_memory(wish, config.jobs);
+  memory_ = plan_memory(wish, config.jobs, config.parent.has_value());
   return choose_huge_pages(config.memory.huge_pages, memory_.total_bytes(), huge_pages_);
 }
 
@@ -154,6 +154,7 @@ std::string Dataplane::launch(const Config& config, const CpuPlan& cpus) {
   lcore.pipeline.address = config.address;
   lcore.pipeline.shard = 0;
   lcore.pipeline.mac_age = config.mac_age;
+  if (config.parent) lcore.pipeline.parent = config.parent->ip;
   lcore.poll_busy = config.poll_busy;
   lcore.idle_after = config.idle_after;
   std::string error;

@@ -8,25 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "switchd/admin/folders.h"
+
 namespace iswitch::switchctl {
-namespace {
-
-std::vector<std::string> default_folders() {
-  std::vector<std::string> folders{"/run/iswitch"};
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-      runtime != nullptr && *runtime != '\0') {
-    folders.push_back(std::string(runtime) + "/iswitch");
-  }
-  folders.push_back("/tmp/iswitch-" + std::to_string(geteuid()));
-  return folders;
-}
-
-}  // namespace
-
 Connection::Connection(Connection&& other) noexcept
     : fd_(other.fd_), pending_(std::move(other.pending_)) {
   other.fd_ = -1;
@@ -120,7 +107,7 @@ bool Connection::read_stream(std::string& chunk, int timeout_ms, std::string& er
 
 std::vector<std::string> sockets_found() {
   std::vector<std::string> found;
-  for (const std::string& folder : default_folders()) {
+  for (const std::string& folder : switchd::default_admin_folders()) {
     std::error_code ignored;  // a folder that is not there or not ours simply has no sockets for us
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       if (entry.path().extension() == ".sock") found.push_back(entry.path());
@@ -131,7 +118,7 @@ std::vector<std::string> sockets_found() {
 }
 
 std::vector<std::string> socket_candidates(const std::string& name) {
-  std::vector<std::string> candidates = default_folders();
+  std::vector<std::string> candidates = switchd::default_admin_folders();
   for (std::string& folder : candidates) folder.append("/").append(name).append(".sock");
   return candidates;
 }

@@ -103,6 +103,13 @@ std::string status_text(const json& reply) {
                       plain(reply, "udp_port") + ", shards " + plain(reply, "shards"));
   line("ports", plain(reply, "ports_up") + " of " + plain(reply, "ports") + " up");
   line("jobs", plain(reply, "jobs_running") + " of " + plain(reply, "jobs") + " running");
+  if (const auto parent = reply.find("parent"); parent != reply.end() && parent->is_object()) {
+    line("parent", plain(*parent, "ip") + "  " + plain(*parent, "mac") + "  UDP " +
+                       plain(*parent, "udp_port") + ", behind port " + plain(*parent, "port"));
+    for (const json& job : parent->value("jobs", json::array()))
+      line("", (plain(job, "text").rfind("job ", 0) == 0 ? "" : "job " + plain(job, "job") + ": ") +
+                   plain(job, "text"));
+  }
   if (const auto lcores = reply.find("lcores"); lcores != reply.end() && lcores->is_array()) {
     for (const json& lcore : *lcores) {
       line("lcore " + plain(lcore, "lcore"),
@@ -152,25 +159,36 @@ std::string ports_text(const json& reply) {
 }
 
 std::string jobs_text(const json& reply) {
-  return table_text(reply, "jobs",
-                    {figure("JOB", "id"),
-                     words("STATE", "state"),
-                     words("MODE", "mode"),
-                     {{"MEMBERS", Align::right},
-                      [](const json& row) {
-                        return plain(row, "members_now") + " of " + plain(row, "members_expected");
-                      }},
-                     {{"THRESHOLD", Align::right},
-                      [](const json& row) {
-                        return plain(row, "threshold") +
-                               (number(row, "threshold_wanted") == 0 ? " (follows)" : " (set)");
-                      }},
-                     figure("SLOTS", "slots"),
-                     figure("SEGMENT", "segment_bytes"),
-                     figure("HISTORY", "history"),
-                     figure("BASE ROUND", "base_round"),
-                     words("KEY", "key")},
-                    "no jobs");
+  std::string out =
+      table_text(reply, "jobs",
+                 {figure("JOB", "id"),
+                  words("STATE", "state"),
+                  words("MODE", "mode"),
+                  {{"MEMBERS", Align::right},
+                   [](const json& row) {
+                     return plain(row, "members_now") + " of " + plain(row, "members_expected");
+                   }},
+                  {{"THRESHOLD", Align::right},
+                   [](const json& row) {
+                     return plain(row, "threshold") +
+                            (number(row, "threshold_wanted") == 0 ? " (follows)" : " (set)");
+                   }},
+                  figure("SLOTS", "slots"),
+                  figure("SEGMENT", "segment_bytes"),
+                  figure("HISTORY", "history"),
+                  figure("BASE ROUND", "base_round"),
+                  words("KEY", "key"),
+                  {{"PARENT", Align::left},
+                   [](const json& row) {
+                     const auto parent = row.find("parent");
+                     if (parent == row.end() || !parent->is_object()) return std::string("-");
+                     return plain(*parent, "state") + " " + duration(*parent, "since_ms");
+                   }}},
+                 "no jobs");
+  for (const json& job : reply.value("jobs", json::array())) {
+    if (const std::string fault = plain(job, "fault"); fault != "-") out += fault + "\n";
+  }
+  return out;
 }
 
 std::string members_text(const json& reply) {
@@ -183,12 +201,21 @@ std::string members_text(const json& reply) {
 }
 
 std::string slots_text(const json& reply) {
-  std::string out = table_text(
-      reply, "slots",
-      {figure("JOB", "job"), figure("SEGMENT", "segment"), figure("ROUND", "round"),
-       time("AGE", "age_ms"), words("MISSING MEMBERS", "missing"), words("IN THE SUM", "members"),
-       figure("WORKERS", "workers"), figure("BYTES", "bytes")},
-      "no sum is open");
+  std::string out =
+      table_text(reply, "slots",
+                 {figure("JOB", "job"),
+                  figure("SEGMENT", "segment"),
+                  figure("ROUND", "round"),
+                  time("AGE", "age_ms"),
+                  words("MISSING MEMBERS", "missing"),
+                  words("IN THE SUM", "members"),
+                  figure("WORKERS", "workers"),
+                  figure("BYTES", "bytes"),
+                  {{"STATE", Align::left},
+                   [](const json& row) {
+                     return std::string(row.value("waiting", false) ? "at the parent" : "open");
+                   }}},
+                 "no sum is open");
   if (reply.value("truncated", false)) out += "(there may be more; see --limit)\n";
   return out;
 }

@@ -141,6 +141,7 @@ datapath::Answer FakeDatapath::carry_out(const datapath::Order& order, std::uint
     answer.ok = memory;
     shard = Shard{};
     shard.installed = memory;
+    shard.spec = std::get<datapath::Install>(order.what).job;
     return answer;
   }
   if (!shard.installed) {
@@ -164,6 +165,7 @@ datapath::Answer FakeDatapath::carry_out(const datapath::Order& order, std::uint
     if (seen != highest.end() && wire::serial_newer(seen->second, answer.highest_round))
       answer.highest_round = seen->second;
   } else if (const auto* start = std::get_if<datapath::Start>(&order.what)) {
+    REQUIRE((!shard.spec.child || shard.parent));
     shard.running = true;
     if (start_ends_halt) shard.halted = false;
     shard.base = start->base_round;
@@ -172,6 +174,9 @@ datapath::Answer FakeDatapath::carry_out(const datapath::Order& order, std::uint
   } else if (const auto* halt = std::get_if<datapath::SetHalted>(&order.what)) {
     shard.halted = halt->halted;
   } else if (const auto* put = std::get_if<datapath::PutMember>(&order.what)) {
+    const auto before = shard.members.find(put->member.id);
+    if (before == shard.members.end() || before->second.incarnation != put->member.incarnation)
+      ++shard.refills[put->member.id];
     shard.members[put->member.id] = put->member;
     shard.put_at[put->member.id] = order.number;
   } else if (const auto* drop = std::get_if<datapath::DropMember>(&order.what)) {
@@ -182,6 +187,15 @@ datapath::Answer FakeDatapath::carry_out(const datapath::Order& order, std::uint
     find_slot(force->segment, force->round);
   } else if (const auto* replay = std::get_if<datapath::Replay>(&order.what)) {
     find_slot(replay->segment, replay->round);
+  } else if (const auto* up = std::get_if<datapath::SendUp>(&order.what)) {
+    find_slot(up->segment, up->round);
+  } else if (const auto* parent = std::get_if<datapath::PutParent>(&order.what)) {
+    // Another place only while nothing of the last one is in the slots.
+    const bool moves = !shard.parent || shard.parent->member != parent->parent.member ||
+                       shard.parent->incarnation != parent->parent.incarnation;
+    REQUIRE(shard.spec.child);
+    REQUIRE_FALSE((moves && shard.running));
+    shard.parent = parent->parent;
   } else if (const auto* list = std::get_if<datapath::ListSlots>(&order.what)) {
     for (const auto& slot : open)
       if (slot.segment % shards_ == number && answer.open.size() < list->limit)
@@ -230,8 +244,6 @@ datapath::ControlFrame frame_of(const Client& from, const wire::ControlDatagram&
 
 // ---- the bench
 
-namespace {
-
 control::SwitchConfig switch_config(std::uint16_t shards) {
   control::SwitchConfig config;
   config.address = switch_address();
@@ -239,6 +251,19 @@ control::SwitchConfig switch_config(std::uint16_t shards) {
   config.start_unix_microseconds = start_unix_seconds * 1'000'000;
   config.start_time = start_time;
   return config;
+}
+
+namespace {
+
+control::SwitchConfig child_config(std::uint16_t shards, const control::ParentConfig& parent) {
+  control::SwitchConfig config = switch_config(shards);
+  config.parent = parent;
+  config.incarnation = 0xABCD0000;
+  return config;
+}
+
+bool is_arp(const control::OutFrame& frame) {
+  return frame.bytes.size() >= 14 && frame.bytes[12] == 0x08 && frame.bytes[13] == 0x06;
 }
 
 }  // namespace
@@ -251,10 +276,22 @@ Bench::Bench(const std::vector<JobConfig>& jobs, std::uint16_t shards,
   settle();
 }
 
+Bench::Bench(const std::vector<JobConfig>& jobs, const control::ParentConfig& parent,
+             std::uint16_t shards)
+    : datapath(shards),
+      control(child_config(shards, parent), jobs, start_time, effects),
+      answering(true) {
+  settle();
+}
+
 void Bench::collect() {
   // Frames first: what they say must be true before the orders made with them are carried out.
   const control::Effects made = std::exchange(effects, {});
   for (const auto& frame : made.frames) {
+    if (is_arp(frame)) {
+      arps.push_back(frame);
+      continue;
+    }
     sent.push_back(take_apart(frame));
     if (on_sent) on_sent(sent.back());
   }

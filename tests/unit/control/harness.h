@@ -31,6 +31,7 @@ inline constexpr Time start_time = 7 * second;
 inline constexpr std::uint32_t first_base = static_cast<std::uint32_t>(start_unix_seconds * 65536);
 
 datapath::SwitchAddress switch_address();
+control::SwitchConfig switch_config(std::uint16_t shards);
 JobConfig job_config(wire::JobId id = 1, std::uint16_t members = 2);
 
 /// A control frame from the switch, taken apart. Making one checks everything around the message.
@@ -73,6 +74,11 @@ class FakeDatapath {
     std::map<MemberId, std::uint64_t> put_at;  ///< number of the order
     std::uint64_t started_at = 0;
     std::set<std::uint32_t> started_bases;
+    datapath::JobSpec spec;
+    std::optional<datapath::ParentSpec> parent;
+    /// Asynchronous: how often a place was refilled (a row that was absent or of another
+    /// incarnation).
+    std::map<MemberId, int> refills;
     std::uint64_t stops = 0;
   };
   explicit FakeDatapath(std::uint16_t shards) : shards_(shards) {}
@@ -123,13 +129,17 @@ class Bench {
  public:
   explicit Bench(const std::vector<JobConfig>& jobs = {job_config()}, std::uint16_t shards = 1,
                  bool answering_from_the_start = true);
+  /// A switch with a parent.
+  Bench(const std::vector<JobConfig>& jobs, const control::ParentConfig& parent,
+        std::uint16_t shards = 1);
 
   Time now = start_time;
   FakeDatapath datapath;
   control::Effects effects;
   Control control;
-  bool answering;          ///< the datapath answers at once
-  std::vector<Sent> sent;  ///< all, oldest first
+  bool answering;                       ///< the datapath answers at once
+  std::vector<Sent> sent;               ///< all, oldest first
+  std::vector<control::OutFrame> arps;  ///< ARP requests, oldest first
   /// Called with every frame as it comes out.
   std::function<void(const Sent&)> on_sent;
 

@@ -234,7 +234,7 @@ TEST_CASE("each error names pointer, value and what is allowed") {
       {with_jobs(R"([{"id":1,"members":0}])"), "/jobs/0/members", "0", "from 1 to 64"},
       {with_jobs(R"([{"id":1,"members":1},{"id":1,"members":2}])"), "/jobs/1/id", "1",
        "another job's id"},
-      {job_with(R"("mode":"async")"), "/jobs/0/mode", "\"async\"", "not supported yet"},
+      {job_with(R"("mode":"later")"), "/jobs/0/mode", "\"later\"", R"("sync" or "async")"},
       {job_with(R"("mode":1)"), "/jobs/0/mode", "1", "must be \"sync\""},
       {job_with(R"("slots":0)"), "/jobs/0/slots", "0", "from 1 to 1048576"},
       {job_with(R"("segment_bytes":1441)"), "/jobs/0/segment_bytes", "1441", "multiple of 32"},
@@ -335,4 +335,76 @@ TEST_CASE("segments and MTUs") {
   CHECK(largest_segment({{.name = "a", .device = "", .mtu = 9216}}) == 8928);
   CHECK(largest_segment({{.name = "a", .device = "", .mtu = 9000},
                          {.name = "b", .device = "", .mtu = 256}}) == 192);
+}
+
+TEST_CASE("asynchronous jobs keep eight results a slot by default") {
+  const auto loaded = parse_config(job_with(R"("mode":"async")"));
+  REQUIRE(loaded.ok());
+  CHECK(loaded.value.jobs[0].mode == wire::Mode::async);
+  CHECK(control::history_in_force(loaded.value.jobs[0]) == 8);
+}
+
+TEST_CASE("the parent") {
+  const std::string ports =
+      R"([{"name":"p0","device":"net_af_packet0,iface=sw0"},{"name":"up0","device":"net_af_packet1,iface=sw1"}])";
+  const auto with_parent = [&](const std::string& parent, const std::string& job = "") {
+    return parse_config(config(right_switch, ports, R"([{"id":1,"members":4)" + job + "}]",
+                               R"(,"parent":)" + parent));
+  };
+  SECTION("none") {
+    CHECK_FALSE(parse_config(config(right_switch, ports, right_jobs)).value.parent);
+    const auto loaded = with_parent("null");
+    CHECK(loaded.ok());
+    CHECK_FALSE(loaded.value.parent);
+  }
+  SECTION("with what has no default") {
+    const auto loaded = with_parent(R"({"ip":"10.77.0.253","port":"up0"})");
+    REQUIRE(loaded.ok());
+    REQUIRE(loaded.value.parent);
+    CHECK(loaded.value.parent->ip == wire::Ipv4{0x0A4D00FD});
+    CHECK(loaded.value.parent->port == 1);
+    CHECK(loaded.value.parent->udp_port == 17170);
+    CHECK_FALSE(loaded.value.parent->mac);
+  }
+  SECTION("with everything") {
+    const auto loaded = with_parent(
+        R"({"ip":"10.77.0.253","port":"p0","udp_port":5000,"mac":"02:00:00:00:00:01"})");
+    REQUIRE(loaded.ok());
+    CHECK(loaded.value.parent->port == 0);
+    CHECK(loaded.value.parent->udp_port == 5000);
+    CHECK(loaded.value.parent->mac == wire::parse_mac("02:00:00:00:00:01"));
+  }
+  SECTION("wrong in every key") {
+    struct WrongParent {
+      std::string parent, pointer, allowed;
+    };
+    const WrongParent wrong = GENERATE(
+        WrongParent{R"({"port":"up0"})", "/parent/ip", "is missing"},
+        WrongParent{R"({"ip":"10.77.0.253"})", "/parent/port", "is missing"},
+        WrongParent{R"({"ip":"10.77.0.254","port":"up0"})", "/parent/ip", "own address"},
+        WrongParent{R"({"ip":"224.0.0.1","port":"up0"})", "/parent/ip", "unicast"},
+        WrongParent{R"({"ip":"x","port":"up0"})", "/parent/ip", "unicast"},
+        WrongParent{R"({"ip":"10.77.0.253","port":"up1"})", "/parent/port", R"("p0" "up0")"},
+        WrongParent{R"({"ip":"10.77.0.253","port":1})", "/parent/port", "name of the port"},
+        WrongParent{R"({"ip":"10.77.0.253","port":"up0","udp_port":0})", "/parent/udp_port",
+                    "1 to 65535"},
+        WrongParent{R"({"ip":"10.77.0.253","port":"up0","mac":"03:00:00:00:00:01"})", "/parent/mac",
+                    "unicast"},
+        WrongParent{R"({"ip":"10.77.0.253","port":"up0","mac":"02:00:00:00:00:fe"})", "/parent/mac",
+                    "unicast"},
+        WrongParent{R"({"ip":"10.77.0.253","port":"up0","x":1})", "/parent/x", "unknown key"},
+        WrongParent{"[]", "/parent", "must be an object"});
+    const auto loaded = with_parent(wrong.parent);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.errors[0].pointer == wrong.pointer);
+    CHECK_THAT(loaded.errors[0].problem, Catch::Contains(wrong.allowed));
+  }
+  SECTION("it gives the base round") {
+    const auto loaded = with_parent(R"({"ip":"10.77.0.253","port":"up0"})", R"(,"base_round":7)");
+    REQUIRE(loaded.errors.size() == 1);
+    CHECK(loaded.errors[0].pointer == "/jobs/0/base_round");
+    const auto added = parse_job(R"({"id":2,"members":1,"base_round":7})", "/job", {}, true);
+    REQUIRE(added.errors.size() == 1);
+    CHECK(added.errors[0].pointer == "/job/base_round");
+  }
 }

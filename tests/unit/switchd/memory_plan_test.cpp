@@ -9,12 +9,24 @@ TEST_CASE("a slot's open sum and kept results each need a buffer") {
   control::JobConfig job;
   job.members = 4;
   job.slots = 100;
-  CHECK(payload_buffers_needed(job) == 200);  // history 1
+  CHECK(payload_buffers_needed(job, false) == 200);  // history 1
   job.threshold = 3;
-  CHECK(payload_buffers_needed(job) == 900);  // history 8
+  CHECK(payload_buffers_needed(job, false) == 900);  // history 8
   job.history = 2;
-  CHECK(payload_buffers_needed(job) == 300);
-  CHECK(payload_buffers_needed(std::vector{job, job}) == 600);
+  CHECK(payload_buffers_needed(job, false) == 300);
+  CHECK(payload_buffers_needed(std::vector{job, job}, false) == 600);
+}
+
+TEST_CASE("an asynchronous child has a sum waiting at its parent beside the open one") {
+  control::JobConfig job;
+  job.members = 4;
+  job.slots = 100;
+  CHECK(payload_buffers_needed(job, true) == 200);  // synchronous: the open sum is what waits
+  job.mode = wire::Mode::async;
+  CHECK(payload_buffers_needed(job, false) == 900);
+  CHECK(payload_buffers_needed(job, true) == 1000);
+  CHECK(plan_memory({}, {job}, true).payload_budget ==
+        plan_memory({}, {job}, false).payload_budget + 100);
 }
 
 TEST_CASE("pools hold what queues and jobs can hold at once") {
