@@ -29,7 +29,7 @@ print(n, h.hexdigest(), flush=True)
 
 
 def ping(switch, host, address, count=5, size=56):
-    done = switch.net.run(["ping", "-n", "-q", "-c", count, "-i", "0.05", "-W", "2", "-s", size, address], host=host,
+    done = switch.net.run(["ping", "-n", "-q", "-c", count, "-i", "0.05", "-W", 2 * harness.SLOW, "-s", size, address], host=host,
                           check=False)
     received = re.search(r"(\d+) received", done.stdout)
     check(received, f"ping printed no summary: {done.stdout}{done.stderr}")
