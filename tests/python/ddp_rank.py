@@ -7,7 +7,6 @@ RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and, for --exchange iswitch, ISWITCH_
 import argparse
 import hashlib
 import json
-import os
 import sys
 import time
 
@@ -132,8 +131,7 @@ def main():
         except iswitch.Error as error:
             missing = ",".join(map(str, getattr(error, "missing", ())))
             print(f"{type(error).__name__} [{missing}] {error}", file=sys.stderr, flush=True)
-            # Not by sys.exit(): gloo's group would wait for ranks that may be gone.
-            os._exit(4)
+            sys.exit(4)
         agent.barrier().wait()
 
 

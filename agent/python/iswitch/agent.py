@@ -117,6 +117,7 @@ class Agent:
         self._library = library
         self._pointer = pointer
         self._in_flight = collections.deque()
+        self._lock = threading.Lock()  # two threads must not both take away the oldest
         # Also at the interpreter's exit: the library's thread must not write into memory that is gone.
         self._finalizer = weakref.finalize(self, _free, library, pointer, self._in_flight)
 
@@ -167,11 +168,10 @@ class Agent:
 
     def _release_done(self):
         """Operations end about in order, and all within their deadlines: it is enough to look at the oldest."""
-        try:
-            while self._in_flight[0].done():
-                self._in_flight.popleft()
-        except IndexError:  # none left, or another thread took the last one
-            pass
+        done = []  # let go of without the lock: what dies with them may be anybody's
+        with self._lock:
+            while self._in_flight and self._in_flight[0].done():
+                done.append(self._in_flight.popleft())
 
     def progress(self, seconds=0.0):
         """Caller-driven agents: moves what can be moved, waiting at most `seconds` for more."""
