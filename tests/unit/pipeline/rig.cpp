@@ -288,6 +288,18 @@ datapath::JobSpec small_job() {
   return spec;
 }
 
+std::vector<float> random_floats(std::mt19937& random) {
+  if (random() % 4 == 0) return {};
+  std::vector<float> floats(random() % 16 == 0 ? 1 + random() % 16 : 11);
+  for (float& value : floats) {
+    // Any bits at times: infinities, NaNs, subnormals; else values that round when added.
+    const auto any = static_cast<std::uint32_t>(random());
+    value = any % 8 == 0 ? std::bit_cast<float>(static_cast<std::uint32_t>(random()))
+                         : static_cast<float>(static_cast<int>(any % 2001) - 1000) * 0.1f;
+  }
+  return floats;
+}
+
 std::vector<std::uint32_t> bits(const std::vector<float>& floats) {
   std::vector<std::uint32_t> values(floats.size());
   for (std::size_t i = 0; i < floats.size(); ++i)

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <variant>
 #include <vector>
@@ -197,6 +198,8 @@ class Rig {
 
 /// A job of one 32-byte segment type, small enough to look at.
 datapath::JobSpec small_job();
+/// Mostly 11 of them, at times none or another number; any bits at times.
+std::vector<float> random_floats(std::mt19937& random);
 std::vector<std::uint32_t> bits(const std::vector<float>& floats);
 /// Terminal counters against frames received, by what the counters say; empty when they add up.
 std::string check_partition(const pipeline::Counters& counters);

@@ -47,18 +47,6 @@ std::string compare(const StreamJob& job, const std::vector<Model::Expected>& ex
   return {};
 }
 
-std::vector<float> random_floats(std::mt19937& random) {
-  if (random() % 4 == 0) return {};
-  std::vector<float> floats(random() % 16 == 0 ? 1 + random() % 16 : 11);
-  for (float& value : floats) {
-    // Any bits at times: infinities, NaNs, subnormals; else values that round when added.
-    const auto any = static_cast<std::uint32_t>(random());
-    value = any % 8 == 0 ? std::bit_cast<float>(static_cast<std::uint32_t>(random()))
-                         : static_cast<float>(static_cast<int>(any % 2001) - 1000) * 0.1f;
-  }
-  return floats;
-}
-
 /// Runs a stream; the first disagreement, or nothing. `spoil` may change results to see it caught.
 std::string run_stream(unsigned seed, unsigned steps,
                        const std::function<void(std::vector<Result>&)>& spoil = {}) {
