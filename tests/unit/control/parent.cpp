@@ -160,4 +160,30 @@ void Parent::unasked(Status status, std::uint64_t missing) {
                             {key, switch_address().rules.ip, switch_address().rules.udp_port}));
 }
 
+ChildRig::ChildRig(const JobConfig& config, std::uint16_t shards)
+    : bench({config}, parent_config(), shards), parent(bench) {
+  parent.terms.mode = config.mode;
+  parent.key = config.key;
+}
+
+void ChildRig::members_join() {
+  const auto config = bench.view().config;
+  for (unsigned i = 0; i < config.members; ++i) {
+    members.push_back(client(i));
+    members.back().key = parent.key;
+    wire::JoinBody body = join_body(members.back(), static_cast<MemberId>(i));
+    body.mode = config.mode;
+    const auto reply = bench.join(members.back(), body);
+    REQUIRE(reply);
+    REQUIRE(reply->status() == Status::ok);
+  }
+}
+
+void ChildRig::run() {
+  parent.show_address();
+  members_join();
+  parent.pass(50 * millisecond);
+  REQUIRE(bench.view().state == JobState::running);
+}
+
 }  // namespace control_test

@@ -79,4 +79,18 @@ class Parent {
   std::uint32_t request_id_ = 50;
 };
 
+/// A child switch with a parent that answers. Two members (or those of `config`).
+struct ChildRig {
+  explicit ChildRig(const JobConfig& config = job_config(), std::uint16_t shards = 1);
+  void members_join();
+  /// Until the job runs.
+  void run();
+  control::ParentView view() const { return *bench.view().parent; }
+  const FakeDatapath::Shard& shard() { return bench.datapath.shard(0); }
+
+  Bench bench;
+  Parent parent;
+  std::vector<Client> members;
+};
+
 }  // namespace control_test

@@ -10,35 +10,7 @@ namespace {
 
 constexpr Time ms = millisecond;
 
-/// A child switch whose two members have joined and whose parent answers.
-struct Rig {
-  explicit Rig(const JobConfig& config = job_config(), std::uint16_t shards = 1)
-      : bench({config}, parent_config(), shards), parent(bench) {
-    parent.terms.mode = config.mode;
-    parent.key = config.key;
-  }
-  void members_join() {
-    for (unsigned i = 0; i < 2; ++i) {
-      members.push_back(client(i));
-      members.back().key = parent.key;
-      const auto reply = bench.join(members.back(), static_cast<MemberId>(i));
-      REQUIRE(reply);
-      REQUIRE(reply->status() == Status::ok);
-    }
-  }
-  void run() {
-    parent.show_address();
-    members_join();
-    parent.pass(50 * ms);
-    REQUIRE(bench.view().state == JobState::running);
-  }
-  ParentView view() const { return *bench.view().parent; }
-  const FakeDatapath::Shard& shard() { return bench.datapath.shard(0); }
-
-  Bench bench;
-  Parent parent;
-  std::vector<Client> members;
-};
+using Rig = ChildRig;
 
 std::uint32_t word(const Sent& sent, std::size_t at) {
   std::uint32_t value = 0;
