@@ -143,3 +143,42 @@ TEST_CASE("no shards are taken as one: nothing divides by zero", "[result_header
   fields.segment = 5;
   CHECK(slow::get16(fast_path(ResultTemplate(route, 0, true), fields, {}, true), 36) == 40001);
 }
+
+TEST_CASE("a sum on its way to the parent: the obvious contribution", "[result_header]") {
+  const auto seed = GENERATE(8u, 9u);
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 200; ++i) {
+    Route route{random_endpoint(random), random_endpoint(random), 0xAE};
+    const auto shards = static_cast<std::uint16_t>(1 + random() % 8);
+    const ResultTemplate header(route, shards, true);
+    ResultFields fields = random_fields(random);
+    const ContributionPlace place{static_cast<MemberId>(random() % max_members),
+                                  static_cast<std::uint32_t>(random())};
+    slow::FrameBytes payload(random() % 2 == 0 ? 0 : 1440);
+    for (auto& byte : payload) byte = static_cast<std::uint8_t>(random());
+    fields.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    fields.payload_sum = partial_sum(payload);
+
+    ResultMessage message;
+    message.set(fields, place);
+    CHECK(message.type() == Type::contribution);
+    slow::FrameBytes frame(payload_offset + payload.size(), 0xEE);
+    header.write(message, frame.data());
+    std::copy(payload.begin(), payload.end(), frame.begin() + payload_offset);
+    const Header right{.type = Type::contribution,
+                       .flags = fields.flags,
+                       .job = fields.job,
+                       .member = place.member,
+                       .round = fields.round,
+                       .segment = fields.segment,
+                       .set = contribution_set(place.operation_tag, fields.workers)};
+    route.to.udp_port = static_cast<std::uint16_t>(route.to.udp_port + fields.segment % shards);
+    REQUIRE(frame == slow::frame(route, right, payload));
+    // The same memory says a result afterwards.
+    message.set(fields);
+    CHECK(message.type() == Type::result);
+    header.write(message, frame.data());
+    REQUIRE(frame == slow::frame(route, header_of(fields), payload));
+  }
+}
