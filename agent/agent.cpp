@@ -33,6 +33,11 @@ static_assert(same<agent::ErrorCode::not_joined, AgentErrorCode::not_joined> &&
               same<agent::ErrorCode::closed, AgentErrorCode::closed> &&
               same<agent::ErrorCode::system, AgentErrorCode::system> &&
               same<agent::ErrorCode::root_missing, AgentErrorCode::root_missing>);
+static_assert(static_cast<int>(agent::EventKind::joined) ==
+                  static_cast<int>(MemberEventKind::joined) &&
+              static_cast<int>(agent::EventKind::gone) == static_cast<int>(MemberEventKind::gone) &&
+              static_cast<int>(agent::EventKind::reset) ==
+                  static_cast<int>(MemberEventKind::reset));
 
 Handle failed_handle(AgentErrorCode code, std::string text) {
   auto state = std::make_shared<Handle::State>();
@@ -144,6 +149,29 @@ Handle Agent::barrier(const OperationOptions& options) {
   return Handle(state_->core->submit(request, options));
 }
 
+Handle Agent::push(std::span<const float> gradient, const OperationOptions& options) {
+  return Handle(state_->core->push(gradient, options));
+}
+
+Expected<Arrived> Agent::next(SliceUpdate& update, MemberEvent& event,
+                              std::chrono::milliseconds time) {
+  if (state_->core->inherited()) return state_->core->inherited_error();
+  return state_->core->next(update, event, agent::deadline_after(agent::monotonic_now(), time));
+}
+
+bool Agent::needs_weights() const {
+  return !state_->core->inherited() && state_->core->needs_weights();
+}
+
+UpdateNumbers Agent::numbers() const {
+  return state_->core->inherited() ? UpdateNumbers{} : state_->core->numbers();
+}
+
+AgentError Agent::resume(const UpdateNumbers& numbers) {
+  if (state_->core->inherited()) return state_->core->inherited_error();
+  return state_->core->resume(numbers);
+}
+
 AgentError Agent::leave() {
   if (state_->core->inherited()) return state_->core->inherited_error();
   return state_->core->close(leave_grace);
@@ -156,6 +184,9 @@ void Agent::progress(std::chrono::microseconds wait) {
 }
 
 std::uint16_t Agent::rank() const {
+  return state_->core->inherited() ? wire::no_member : state_->core->membership().rank;
+}
+std::uint16_t Agent::member() const {
   return state_->core->inherited() ? wire::no_member : state_->core->membership().member;
 }
 std::uint16_t Agent::size() const {

@@ -16,6 +16,7 @@ using iswitch::Handle;
 
 struct iswitch_agent {
   std::unique_ptr<Agent> agent;
+  iswitch::SliceUpdate taken;  ///< memory that iswitch_next uses again; of one caller at a time
 };
 
 struct iswitch_operation {
@@ -156,6 +157,8 @@ const char* iswitch_error_name(int error) {
       return "root missing";
     case ISWITCH_PENDING:
       return "pending";
+    case ISWITCH_EVENT:
+      return "event";
     default:
       return "unknown error";
   }
@@ -179,12 +182,21 @@ int iswitch_agent_join(const iswitch_options* options, iswitch_agent** agent, ch
     if (!adopt(options, given)) return error.bad_argument("iswitch_options.size is not set");
     if (given.switch_address == nullptr) return error.bad_argument("switch_address is NULL");
     if (given.rank != ISWITCH_ANY_RANK && (given.rank < 0 || given.rank > 0xFFFE)) {
-      return error.bad_argument("rank is neither a member id nor ISWITCH_ANY_RANK");
+      return error.bad_argument("rank is neither 0 to 65534 nor ISWITCH_ANY_RANK");
     }
     iswitch::AgentOptions wanted;
     wanted.switch_address = given.switch_address;
     wanted.job = given.job;
     if (given.rank != ISWITCH_ANY_RANK) wanted.rank = static_cast<std::uint16_t>(given.rank);
+    if (given.member == ISWITCH_ANY_MEMBER) {
+      wanted.member = iswitch::any_member;
+    } else if (given.member != ISWITCH_MEMBER_IS_RANK) {
+      if (given.member < 0 || given.member > 0xFFFE)
+        return error.bad_argument(
+            "member is neither a member id nor ISWITCH_ANY_MEMBER nor ISWITCH_MEMBER_IS_RANK");
+      wanted.member = static_cast<std::uint16_t>(given.member);
+    }
+    wanted.async_elements = given.async_elements;
     wanted.local_address = text_or_empty(given.local_address);
     wanted.local_port = given.local_port;
     wanted.key_file = text_or_empty(given.key_file);
@@ -212,6 +224,9 @@ void iswitch_agent_free(iswitch_agent* agent) { delete agent; }
 
 uint16_t iswitch_agent_rank(const iswitch_agent* agent) {
   return agent == nullptr ? 0xFFFF : agent->agent->rank();
+}
+uint16_t iswitch_agent_member(const iswitch_agent* agent) {
+  return agent == nullptr ? 0xFFFF : agent->agent->member();
 }
 uint16_t iswitch_agent_size(const iswitch_agent* agent) {
   return agent == nullptr ? 0 : agent->agent->size();
@@ -260,6 +275,80 @@ int iswitch_barrier_start(iswitch_agent* agent, const iswitch_operation_options*
   return start(
       agent, options, operation, {error_text, error_size},
       [](Agent& on, const iswitch::OperationOptions& converted) { return on.barrier(converted); });
+}
+
+int iswitch_push_start(iswitch_agent* agent, const float* gradient, size_t count,
+                       const iswitch_operation_options* options, iswitch_operation** operation,
+                       char* error_text, size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (gradient == nullptr) return error.bad_argument("gradient is NULL");
+  return start(agent, options, operation, error,
+               [&](Agent& on, const iswitch::OperationOptions& converted) {
+                 return on.push({gradient, count}, converted);
+               });
+}
+
+int iswitch_next(iswitch_agent* agent, int64_t timeout_ms, iswitch_update* update,
+                 iswitch_event* event, char* error_text, size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (agent == nullptr) return error.bad_argument("agent is NULL");
+  if (update == nullptr || update->size < sizeof *update || update->values == nullptr ||
+      update->capacity < agent->agent->segment_bytes() / sizeof(float)) {
+    return error.bad_argument("update needs its size and room for one segment's floats");
+  }
+  if (event == nullptr || event->size < sizeof *event)
+    return error.bad_argument("event needs its size");
+  return guarded(error, [&] {
+    iswitch::MemberEvent happened;
+    const auto arrived = agent->agent->next(
+        agent->taken, happened, std::chrono::milliseconds(std::max<std::int64_t>(timeout_ms, 0)));
+    if (!arrived) return error.set(arrived.error());
+    switch (*arrived) {
+      case iswitch::Arrived::nothing:
+        return error.set(ISWITCH_PENDING, "no update has come yet");
+      case iswitch::Arrived::event:
+        event->kind = static_cast<int>(happened.kind);
+        event->base_round = happened.base_round;
+        event->untouched = happened.untouched ? 1 : 0;
+        return error.set(ISWITCH_EVENT, happened.text.c_str());
+      case iswitch::Arrived::update:
+        break;
+    }
+    const iswitch::SliceUpdate& taken = agent->taken;
+    std::copy(taken.values.begin(), taken.values.end(), update->values);
+    update->count = taken.values.size();
+    update->first = taken.first;
+    update->segment = taken.segment;
+    update->number = taken.number;
+    update->workers = taken.workers;
+    update->partial = taken.partial ? 1 : 0;
+    return error.ok();
+  });
+}
+
+size_t iswitch_numbers(const iswitch_agent* agent, uint32_t* base_round, uint32_t* numbers,
+                       size_t capacity) {
+  if (agent == nullptr) return 0;
+  std::size_t count = 0;
+  guarded({nullptr, 0}, [&] {
+    const iswitch::UpdateNumbers known = agent->agent->numbers();
+    count = known.last.size();
+    if (base_round != nullptr) *base_round = known.base_round;
+    const std::size_t room = numbers == nullptr ? 0 : capacity;
+    std::copy_n(known.last.begin(), std::min(count, room), numbers);
+    return 0;
+  });
+  return count;
+}
+
+int iswitch_resume(iswitch_agent* agent, uint32_t base_round, const uint32_t* numbers, size_t count,
+                   char* error_text, size_t error_size) {
+  const ErrorText error{error_text, error_size};
+  if (agent == nullptr) return error.bad_argument("agent is NULL");
+  if (numbers == nullptr && count != 0) return error.bad_argument("numbers is NULL");
+  return guarded(error, [&] {
+    return error.set(agent->agent->resume({base_round, {numbers, numbers + count}}));
+  });
 }
 
 int iswitch_operation_done(const iswitch_operation* operation) {
@@ -352,6 +441,8 @@ int iswitch_agent_statistics(const iswitch_agent* agent, iswitch_statistics* sta
     filled.retransmit_timeout_ns = static_cast<std::uint64_t>(now.retransmit_timeout.count());
     filled.ecn_marks = now.ecn_marks;
     filled.window_bytes = now.window_bytes;
+    filled.updates = now.updates;
+    filled.helps = now.helps;
     std::memcpy(statistics, &filled, std::min(size, sizeof filled));
     return static_cast<int>(ISWITCH_OK);
   });

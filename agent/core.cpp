@@ -127,6 +127,8 @@ AgentError to_agent_error(const Error& error) {
 Core::Core(const AgentOptions& options)
     : default_timeout_(options.operation_timeout),
       wanted_window_bytes_(options.window_bytes),
+      rank_(options.rank),
+      asynchronous_(options.async_elements != 0),
       generation_(fork_generation()),
       outgoing_(transmit_batch) {}
 
@@ -175,12 +177,17 @@ AgentError Core::open(const AgentOptions& options) {
   }
   EngineOptions engine;
   engine.job = options.job;
-  if (options.rank) {
-    if (*options.rank >= wire::max_members) {
-      return bad("rank " + std::to_string(*options.rank) + " is not in 0.." +
-                 std::to_string(wire::max_members - 1) + ", which is what one switch has");
-    }
-    engine.wanted_member = *options.rank;
+  engine.rank = options.rank;
+  engine.wanted_member = options.member.value_or(options.rank.value_or(any_member));
+  if (engine.wanted_member != any_member && engine.wanted_member >= wire::max_members) {
+    return bad((options.member ? "member " : "rank ") + std::to_string(engine.wanted_member) +
+               " is not in 0.." + std::to_string(wire::max_members - 1) +
+               ", which is what one switch has" +
+               (options.member ? "" : ": give a member id too (or any) behind one of several"));
+  }
+  if (asynchronous_) {
+    engine.mode = wire::Mode::async;
+    engine.elements = options.async_elements;
   }
   if (!options.key_file.empty()) {
     const std::string problem = wire::read_key_file(options.key_file, engine.key);
@@ -304,7 +311,7 @@ void Core::hand_over() {
   if (driving_) return;
   if (waiters_ > 0) {
     changed_.notify_all();
-  } else if (!operations_.empty()) {
+  } else if (needs_driver()) {
     thread_wake_.notify_one();
   }
 }
@@ -323,7 +330,8 @@ void Core::kick() const {
 
 bool Core::callers_at_work(Time now) const {
   if (driving_ || waiters_ > 0) return true;
-  if (now >= leased_until_) return false;
+  // Between two calls of next() results come and contributions are due all the same.
+  if (now >= leased_until_ || asynchronous_) return false;
   return operations_.empty() ||
          (prompt_waits_ >= prompt_enough && now - last_submit_at_ < prompt_grace);
 }
@@ -458,12 +466,27 @@ void Core::finish_operations() {
     operations_.erase(found);
     finished = true;
   }
-  if (finished && waiters_ > 0) changed_.notify_all();
+  if ((finished || engine_->has_news()) && waiters_ > 0) changed_.notify_all();
 }
 
 // ---- what callers ask
 
 std::shared_ptr<Handle::State> Core::submit(Request request, const OperationOptions& options) {
+  request.user_tag = options.tag;
+  return begin(options, [&](Time now, Time deadline) {
+    request.deadline = deadline;
+    return engine_->submit(request, now);
+  });
+}
+
+std::shared_ptr<Handle::State> Core::push(std::span<const float> gradient,
+                                          const OperationOptions& options) {
+  return begin(options,
+               [&](Time now, Time deadline) { return engine_->push(gradient, deadline, now); });
+}
+
+template <class Issue>
+std::shared_ptr<Handle::State> Core::begin(const OperationOptions& options, Issue&& issue) {
   auto state = std::make_shared<Handle::State>();
   const auto fail = [&state](AgentError error) {
     state->error = std::move(error);
@@ -471,7 +494,6 @@ std::shared_ptr<Handle::State> Core::submit(Request request, const OperationOpti
     return state;
   };
   if (inherited()) return fail(inherited_error());
-  request.user_tag = options.tag;
   Lock lock = enter();
   if (closing_) return fail(to_agent_error(closed_error(name_)));
   if (socket_lost_) {
@@ -479,9 +501,9 @@ std::shared_ptr<Handle::State> Core::submit(Request request, const OperationOpti
         make_error(AgentErrorCode::system, "the agent's socket for " + name_ + " is closed"));
   }
   const Time now = monotonic_now();
-  request.deadline = deadline_after(now, options.timeout.value_or(default_timeout_));
   state->core = shared_from_this();
-  operations_.emplace(engine_->submit(request, now), state);
+  operations_.emplace(issue(now, deadline_after(now, options.timeout.value_or(default_timeout_))),
+                      state);
   transmit(now);
   finish_operations();
   state->submitted_at = last_submit_at_ = monotonic_now();  // sending took its time
@@ -504,6 +526,12 @@ bool Core::wait(const Handle::State& operation, Time until) {
     const bool prompt = monotonic_now() - operation.submitted_at < prompt_wait;
     prompt_waits_ = prompt ? std::min(prompt_waits_ + 1, prompt_enough) : 0;
   }
+  drive(lock, until, done);
+  return done();
+}
+
+template <class Done>
+void Core::drive(Lock& lock, Time until, Done&& done) {
   // At least one turn, so that waiting for no time at all still moves a caller-driven agent.
   for (bool first = true; !done() && (first || monotonic_now() < until); first = false) {
     if (driving_ || closing_ || socket_lost_) {
@@ -518,7 +546,58 @@ bool Core::wait(const Handle::State& operation, Time until) {
     hand_over();
   }
   hand_over();
-  return done();
+}
+
+Expected<Arrived> Core::next(SliceUpdate& update, MemberEvent& event, Time until) {
+  if (!asynchronous_)
+    return make_error(AgentErrorCode::bad_argument,
+                      "this agent joined a synchronous job, which has no updates");
+  Lock lock = enter();
+  const auto over = [this] { return closing_ || socket_lost_ || is_over(engine_->state()); };
+  drive(lock, until, [&] { return over() || engine_->has_news(); });
+  if (over()) {
+    if (closing_) return to_agent_error(closed_error(name_));
+    return to_agent_error(engine_->join_error());
+  }
+  if (const auto news = engine_->take_event()) {
+    event.kind = static_cast<MemberEventKind>(news->kind);
+    event.base_round = news->base_round;
+    event.untouched = news->untouched;
+    event.text = news->text;
+    return Arrived::event;
+  }
+  const auto taken = engine_->take_update();
+  if (!taken) return Arrived::nothing;
+  update.segment = taken->segment;
+  update.first = taken->first;
+  update.number = taken->number;
+  update.workers = taken->workers;
+  update.partial = taken->partial;
+  update.values.assign(taken->values.begin(), taken->values.end());
+  return Arrived::update;
+}
+
+bool Core::needs_weights() {
+  const Lock lock = enter();
+  return engine_->needs_weights();
+}
+
+iswitch::UpdateNumbers Core::numbers() {
+  const Lock lock = enter();
+  UpdateNumbers numbers = engine_->numbers();
+  return {numbers.base_round, std::move(numbers.last)};
+}
+
+AgentError Core::resume(const iswitch::UpdateNumbers& numbers) {
+  const Lock lock = enter();
+  if (closing_) return to_agent_error(closed_error(name_));
+  const Time now = monotonic_now();
+  const Error error = engine_->resume({numbers.base_round, numbers.last}, now);
+  if (error) return to_agent_error(error);
+  // What was kept meanwhile may be what somebody waits for.
+  if (waiters_ > 0) changed_.notify_all();
+  if (driving_) kick();
+  return {};
 }
 
 void Core::progress(Time until) {
@@ -598,8 +677,9 @@ AgentError Core::inherited_error() const {
 Membership Core::membership() {
   const Lock lock = enter();
   const wire::ReplyBody& job = engine_->job();
-  return {engine_->member(), job.members_now, job.members_expected, job.threshold,
-          job.segment_bytes};
+  const wire::MemberId member = engine_->member();
+  return {rank_.value_or(member), member,        job.members_now,
+          job.members_expected,   job.threshold, job.segment_bytes};
 }
 
 AgentStatistics Core::statistics() {
@@ -616,6 +696,8 @@ AgentStatistics Core::statistics() {
   result.operations_done = engine.operations_done;
   result.operations_failed = engine.operations_failed;
   result.resets = engine.resets;
+  result.updates = engine.updates;
+  result.helps = engine.helps;
   result.ecn_marks = engine.ecn_marks;
   result.send_calls = counts.send_calls;
   result.receive_calls = counts.receive_calls;

@@ -53,6 +53,7 @@ AgentError make_error(AgentErrorCode code, std::string text);
 
 /// The membership as people ask for it.
 struct Membership {
+  std::uint16_t rank = 0;
   wire::MemberId member = wire::no_member;
   std::uint16_t members_now = 0;
   std::uint16_t members_expected = 0;
@@ -69,6 +70,12 @@ class Core : public std::enable_shared_from_this<Core> {
   Core& operator=(const Core&) = delete;
 
   std::shared_ptr<Handle::State> submit(Request request, const OperationOptions& options);
+  std::shared_ptr<Handle::State> push(std::span<const float> gradient,
+                                      const OperationOptions& options);
+  Expected<Arrived> next(SliceUpdate& update, MemberEvent& event, Time until);
+  bool needs_weights();
+  iswitch::UpdateNumbers numbers();
+  AgentError resume(const iswitch::UpdateNumbers& numbers);
   /// Until the operation is done or `until`; false when it is not done.
   bool wait(const Handle::State& operation, Time until);
   void progress(Time until);
@@ -94,6 +101,15 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Empty when the thread runs, else why not.
   std::string start_thread();
 
+  /// `issue(now, deadline)` hands an operation to the engine and gives its id.
+  template <class Issue>
+  std::shared_ptr<Handle::State> begin(const OperationOptions& options, Issue&& issue);
+  /// Drives, or waits while somebody else does, until `done()` or `until`; at least one turn.
+  template <class Done>
+  void drive(Lock& lock, Time until, Done&& done);
+  /// Nobody's operations are left to nobody; updates come at any time.
+  bool needs_driver() const { return asynchronous_ || !operations_.empty(); }
+
   Lock enter();
   void run();
   void poll_and_pump(Lock& lock, Time until);
@@ -112,6 +128,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::string name_;  ///< "job 1 at switch 10.0.0.1:17170", for texts; set by open()
   const std::chrono::milliseconds default_timeout_;
   const std::uint32_t wanted_window_bytes_;
+  const std::optional<std::uint16_t> rank_;
+  const bool asynchronous_;
   const std::uint32_t generation_;  ///< of the process that joined
 
   // `gate_` is held while waiting for `mutex_`, so that the driver, which takes it again and again,

@@ -245,6 +245,11 @@ std::optional<Update> Engine::take_update() {
   return update;
 }
 
+bool Engine::has_news() const {
+  const State& s = *state_;
+  return s.async && (s.async->event || s.async->updates.ready());
+}
+
 std::optional<Event> Engine::take_event() {
   return state_->async ? std::exchange(state_->async->event, std::nullopt) : std::nullopt;
 }

@@ -232,6 +232,8 @@ class Engine {
   /// not taken are kept, twice as many a segment as the switch keeps; then they are asked for again
   /// once there is room.
   std::optional<Update> take_update();
+  /// take_update() or take_event() has something.
+  bool has_news() const;
   /// The latest event. One that is overtaken by another is not told any more.
   std::optional<Event> take_event();
   /// Between an event and resume(): nothing is delivered, and a push fails.

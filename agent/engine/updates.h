@@ -38,6 +38,7 @@ class Updates {
   /// The segment exists and the payload has its length or none.
   Stored store(const Arrival& arrival);
   std::optional<Update> take();
+  bool ready() const { return !waiting_ && !ready_.empty(); }
 
   /// Numbers of the updates taken.
   const std::vector<std::uint32_t>& taken() const { return taken_; }

@@ -50,7 +50,8 @@ typedef enum iswitch_error {
   ISWITCH_ERROR_CLOSED = 10,       /* left, freed, or inherited through fork() */
   ISWITCH_ERROR_SYSTEM = 11,       /* the machine refused something: socket, memory */
   ISWITCH_ERROR_ROOT_MISSING = 12, /* a forced broadcast lacks the root's data */
-  ISWITCH_PENDING = 100 /* iswitch_operation_wait: not done within the time; not a failure */
+  ISWITCH_PENDING = 100, /* iswitch_operation_wait, iswitch_next: not within the time; no failure */
+  ISWITCH_EVENT = 101    /* iswitch_next: an event, no failure */
 } iswitch_error;
 
 /* "ok", "timed out", ...; "unknown error" for any other value. Never NULL, never freed. */
@@ -65,13 +66,15 @@ ISWITCH_API const char* iswitch_version(void);
 ISWITCH_API int iswitch_abi_version(void);
 
 #define ISWITCH_ANY_RANK (-1)
+#define ISWITCH_ANY_MEMBER (-1)
+#define ISWITCH_MEMBER_IS_RANK (-2)
 
 typedef struct iswitch_options {
   size_t size;                /* sizeof(iswitch_options) */
   const char* switch_address; /* IPv4, or IPv4:port; required */
   const char* local_address;  /* IPv4 to bind; NULL: what the route gives */
   const char* key_file;       /* NULL: no key */
-  int32_t rank;               /* wanted member id, or ISWITCH_ANY_RANK */
+  int32_t rank; /* this worker's number in the whole job, or ISWITCH_ANY_RANK: its member id */
   uint16_t job;
   uint16_t local_port;           /* 0: any */
   uint32_t join_timeout_ms;      /* until the job runs */
@@ -79,10 +82,18 @@ typedef struct iswitch_options {
   uint32_t window_bytes; /* most gradient bytes in flight; 0: what buffers and slots allow */
   uint8_t ecn;           /* 1: ask the network for congestion marks */
   uint8_t caller_driven; /* 1: no thread; the agent moves in iswitch_agent_progress and waits */
+  /* Wanted member id at the switch, where that is not the rank: behind a leaf switch of a larger
+   * job. Or ISWITCH_ANY_MEMBER. */
+  int32_t member;
+  /* Above 0: the job is asynchronous, and this the length of its vector, in floats. */
+  uint64_t async_elements;
 } iswitch_options;
 
-#define ISWITCH_OPTIONS_INIT \
-  { sizeof(iswitch_options), NULL, NULL, NULL, ISWITCH_ANY_RANK, 1, 0, 30000, 30000, 0, 0, 0 }
+#define ISWITCH_OPTIONS_INIT                                                                  \
+  {                                                                                           \
+    sizeof(iswitch_options), NULL, NULL, NULL, ISWITCH_ANY_RANK, 1, 0, 30000, 30000, 0, 0, 0, \
+        ISWITCH_MEMBER_IS_RANK, 0                                                             \
+  }
 
 /* Joins and waits until the job runs, or fails within join_timeout_ms. *agent is NULL on failure.
  */
@@ -95,7 +106,8 @@ ISWITCH_API int iswitch_agent_leave(iswitch_agent* agent, char* error, size_t er
 ISWITCH_API void iswitch_agent_free(iswitch_agent* agent);
 
 ISWITCH_API uint16_t iswitch_agent_rank(const iswitch_agent* agent);
-ISWITCH_API uint16_t iswitch_agent_size(const iswitch_agent* agent); /* members now */
+ISWITCH_API uint16_t iswitch_agent_member(const iswitch_agent* agent); /* id at its switch */
+ISWITCH_API uint16_t iswitch_agent_size(const iswitch_agent* agent);   /* members now */
 ISWITCH_API uint16_t iswitch_agent_size_expected(const iswitch_agent* agent);
 ISWITCH_API uint32_t iswitch_agent_segment_bytes(const iswitch_agent* agent);
 /* Caller-driven agents: moves everything that can be moved, waiting at most wait_us for more. */
@@ -159,6 +171,56 @@ ISWITCH_API int iswitch_broadcast(iswitch_agent* agent, float* data, size_t coun
 ISWITCH_API int iswitch_barrier(iswitch_agent* agent, const iswitch_operation_options* options,
                                 char* error, size_t error_size);
 
+/* Asynchronous jobs (iswitch_options.async_elements): workers do not wait for each other. Each
+ * pushes gradients, and all take the same updates, segment by segment in order, so that weights to
+ * which they are applied stay equal. */
+
+/* Like the other start functions; `count` is async_elements. The gradient must live until the
+ * operation is done: when all of it has become part of updates. */
+ISWITCH_API int iswitch_push_start(iswitch_agent* agent, const float* gradient, size_t count,
+                                   const iswitch_operation_options* options,
+                                   iswitch_operation** operation, char* error, size_t error_size);
+
+/* The sum of some workers' pushes in one segment of the vector. */
+typedef struct iswitch_update {
+  size_t size;      /* sizeof(iswitch_update), set by the caller */
+  float* values;    /* the caller's memory for one segment: segment_bytes / 4 floats */
+  size_t capacity;  /* floats there */
+  size_t count;     /* floats filled in */
+  uint64_t first;   /* element of the vector that values[0] belongs to */
+  uint32_t segment; /* numbers count segment by segment */
+  uint32_t number;  /* grows by one, wraps at 32 bits */
+  uint16_t workers; /* contributions in the sum, at least 1: divide by it for the mean */
+  uint8_t partial;  /* 1: forced before the threshold was met */
+} iswitch_update;
+
+/* Why this member's weights do not follow from the updates any more. */
+typedef enum iswitch_event_kind {
+  ISWITCH_EVENT_JOINED = 0, /* the job was at work already when this member joined */
+  ISWITCH_EVENT_GONE = 1,   /* an update was missed that the switch no longer keeps */
+  ISWITCH_EVENT_RESET = 2   /* the job was reset: all take the weights of one of them */
+} iswitch_event_kind;
+
+typedef struct iswitch_event {
+  size_t size;         /* sizeof(iswitch_event), set by the caller */
+  int kind;            /* iswitch_event_kind */
+  uint32_t base_round; /* that iswitch_resume wants */
+  uint8_t untouched;   /* JOINED: no update has been made since base_round */
+} iswitch_event;
+
+/* From one thread at a time. Waits at most timeout_ms for the next update or event. ISWITCH_OK:
+ * *update is filled in. ISWITCH_EVENT: *event is, and `error` has its text; no update comes, and
+ * pushes fail, until iswitch_resume. ISWITCH_PENDING: neither came. */
+ISWITCH_API int iswitch_next(iswitch_agent* agent, int64_t timeout_ms, iswitch_update* update,
+                             iswitch_event* event, char* error, size_t error_size);
+/* Numbers of the last update taken, one a segment: fills at most `capacity` and gives how many
+ * there are. Between an event and iswitch_resume: *base_round for all. */
+ISWITCH_API size_t iswitch_numbers(const iswitch_agent* agent, uint32_t* base_round,
+                                   uint32_t* numbers, size_t capacity);
+/* The caller's weights contain the updates up to these numbers; newer ones come from now on. */
+ISWITCH_API int iswitch_resume(iswitch_agent* agent, uint32_t base_round, const uint32_t* numbers,
+                               size_t count, char* error, size_t error_size);
+
 typedef struct iswitch_statistics {
   size_t size; /* sizeof(iswitch_statistics), set by the caller */
   uint64_t contributions_sent, retransmissions, results, duplicate_results;
@@ -168,6 +230,7 @@ typedef struct iswitch_statistics {
   uint64_t smoothed_rtt_ns, retransmit_timeout_ns;
   uint64_t ecn_marks; /* results that told of congestion */
   uint32_t window_bytes;
+  uint64_t updates, helps; /* asynchronous: taken, and asked for again since they were missed */
 } iswitch_statistics;
 
 /* Fills as much of *statistics as its `size` says there is room for. */

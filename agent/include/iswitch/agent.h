@@ -5,6 +5,10 @@
 //   auto handle = (*agent)->all_reduce(gradient, gradient);   // in place
 //   if (auto failed = handle.wait()) ...
 //
+// In an asynchronous job (AgentOptions::async_elements) workers do not wait for each other: they
+// push gradients and take updates, see Agent::push() and Agent::next(); AsyncTrainer
+// (iswitch/async_trainer.h) makes a training loop of it.
+//
 // Results are bit-identical on all ranks of one operation, not across runs (order of arrival).
 // Nothing here exits, aborts, blocks without a deadline or writes to stdout. An Agent and its
 // handles may be used from several threads; operations must be issued in the same order on every
@@ -70,11 +74,19 @@ class Expected {
 
 enum class Reduce : std::uint8_t { sum, mean };
 
+/// AgentOptions::member: the switch chooses.
+inline constexpr std::uint16_t any_member = 0xFFFF;
+
 struct AgentOptions {
   std::string switch_address{};  ///< IPv4, or IPv4:port
   std::uint16_t job = 1;
-  std::optional<std::uint16_t> rank{};  ///< wanted member id; none: any
-  std::string local_address{};          ///< IPv4 to bind; empty: what the route gives
+  /// This worker's number in the whole job, which a broadcast's root refers to. None: its member
+  /// id.
+  std::optional<std::uint16_t> rank{};
+  /// Wanted member id at the switch; none: the rank, which is right where one switch has the whole
+  /// job. Behind a leaf of several: any_member, or a number that counts the leaf's members.
+  std::optional<std::uint16_t> member{};
+  std::string local_address{};  ///< IPv4 to bind; empty: what the route gives
   std::uint16_t local_port =
       0;                   ///< 0: any. A fixed one lets a restarted worker take its place at once
   std::string key_file{};  ///< empty: no key. Must not be readable by group or others
@@ -83,6 +95,9 @@ struct AgentOptions {
   std::uint32_t window_bytes =
       0;  ///< most gradient bytes in flight; 0: what buffers and slots allow
   bool ecn = false;
+  /// Above 0: the job is asynchronous, and this the length of its vector, in floats; the same on
+  /// all members and at most the job's slots x segment_bytes / 4.
+  std::size_t async_elements = 0;
   /// false: the caller drives the agent with progress(); true: the library has a thread of its own.
   bool background_thread = true;
 };
@@ -115,10 +130,49 @@ class ISWITCH_API Handle {
   std::shared_ptr<State> state_;
 };
 
+/// One update of an asynchronous job: the sum of some workers' pushes in one segment of the vector.
+/// All members get the same updates of a segment in the same order, numbered without gaps; segments
+/// may be a few updates apart for a moment.
+struct SliceUpdate {
+  std::uint32_t segment = 0;
+  std::size_t first = 0;      ///< element of the vector that values[0] belongs to
+  std::uint32_t number = 0;   ///< of this segment; wraps at 32 bits
+  std::uint16_t workers = 0;  /// contributions in the sum, at least 1: divide by it for the mean
+  bool partial = false;       ///< forced before the threshold was met
+  std::vector<float> values;
+};
+
+/// Which updates some weights contain: the number of the last one, segment by segment.
+struct UpdateNumbers {
+  std::uint32_t base_round = 0;     ///< numbers count from here; a Reset changes it
+  std::vector<std::uint32_t> last;  ///< one a segment; base_round where there was none
+};
+
+enum class MemberEventKind : std::uint8_t {
+  joined = 0,  ///< the job was at work already when this member joined
+  gone = 1,    ///< an update was missed that the switch no longer keeps
+  reset = 2    ///< the job was reset: all members take the weights of one of them
+};
+/// This member's weights do not follow from the updates any more. Take weights and their numbers
+/// from a peer (for reset: all from the same one, which keeps its own) and resume() with them.
+struct MemberEvent {
+  MemberEventKind kind = MemberEventKind::joined;
+  std::uint32_t base_round = 0;  ///< that resume() wants
+  /// joined: no update has been made since base_round. Where all members start from the same
+  /// weights and the job has not been reset, resume(numbers()) will do.
+  bool untouched = false;
+  std::string text;  ///< one line: what happened, what to do
+};
+
+/// What next() found.
+enum class Arrived : std::uint8_t { nothing, update, event };
+
 struct AgentStatistics {
   std::uint64_t contributions_sent = 0, retransmissions = 0, results = 0, duplicate_results = 0;
   std::uint64_t gradient_bytes_sent = 0, gradient_bytes_received = 0;
   std::uint64_t operations_done = 0, operations_failed = 0, resets = 0;
+  /// Asynchronous: updates taken, and asked for again since they were missed.
+  std::uint64_t updates = 0, helps = 0;
   std::uint64_t ecn_marks = 0;                      ///< results that told of congestion
   std::uint64_t send_calls = 0, receive_calls = 0;  ///< system calls
   std::uint32_t window_bytes = 0;
@@ -138,9 +192,31 @@ class ISWITCH_API Agent {
   /// Elementwise over all members. input.size() == output.size(); the same span or disjoint ones.
   Handle all_reduce(std::span<const float> input, std::span<float> output,
                     Reduce reduce = Reduce::sum, const OperationOptions& options = {});
-  /// `data` of rank `root` ends up in everybody's `data`.
+  /// `data` of the worker with this rank ends up in everybody's `data`.
   Handle broadcast(std::span<float> data, std::uint16_t root, const OperationOptions& options = {});
   Handle barrier(const OperationOptions& options = {});
+
+  // Asynchronous jobs only.
+
+  /// Contributes a gradient of async_elements floats, which must live until the handle is done:
+  /// when all of it has become part of updates. Several may be under way. A push that fails (at its
+  /// deadline, or since this member fell behind) may have been summed in part, each part once.
+  Handle push(std::span<const float> gradient, const OperationOptions& options = {});
+  /// Waits at most `time` for the next update, filled into `update` (whose memory is used again),
+  /// or event. Each update comes once, in order of its segment's numbers. After an event no update
+  /// comes, and pushes fail, until resume(). Updates must be taken steadily: the switch keeps the
+  /// last few (its job's history), and who is further behind gets an event. An error when the
+  /// membership is over.
+  Expected<Arrived> next(SliceUpdate& update, MemberEvent& event, std::chrono::milliseconds time);
+  /// Between an event and resume(), even before next() has told it.
+  bool needs_weights() const;
+  /// The numbers of the updates taken; between an event and resume() base_round for all, which is
+  /// right for weights from which all members begin.
+  UpdateNumbers numbers() const;
+  /// The member's weights contain these updates; newer ones are delivered from now on. Without an
+  /// event too, if they are no older than what was taken. An error when they are of another base
+  /// round (job_reset: take weights again) or vector.
+  AgentError resume(const UpdateNumbers& numbers);
 
   /// Ends the membership; later operations fail with `closed`.
   AgentError leave();
@@ -148,8 +224,9 @@ class ISWITCH_API Agent {
   /// Without a background thread: moves everything that can be moved, waiting at most `wait`.
   void progress(std::chrono::microseconds wait = std::chrono::microseconds{0});
 
-  std::uint16_t rank() const;  ///< this member's id
-  std::uint16_t size() const;  ///< members now
+  std::uint16_t rank() const;    ///< AgentOptions::rank, or the member id
+  std::uint16_t member() const;  ///< this member's id at its switch
+  std::uint16_t size() const;    ///< members now, of this switch
   std::uint16_t size_expected() const;
   std::uint16_t threshold() const;  ///< contributions that complete a sum, as the switch last said
   std::uint32_t segment_bytes() const;
