@@ -38,6 +38,7 @@ struct Settings {
   std::string switch_address, local_address, key_file;
   std::uint16_t job = 1, local_port = 0;
   std::optional<std::uint16_t> rank, size;
+  std::string member;
   bool mean = false, json = false;
   unsigned repeat = 1;
   double timeout_seconds = 30;
@@ -112,7 +113,17 @@ void add_options(CLI::App& app, Settings& settings) {
       ->envname("ISWITCH_SWITCH")
       ->required();
   app.add_option("--job", settings.job, "job id (default: 1)");
-  app.add_option("--rank", settings.rank, "this rank's member id (default: any)")->envname("RANK");
+  app.add_option("--rank", settings.rank, "this rank's number in the whole job (default: any)")
+      ->envname("RANK");
+  app.add_option("--member", settings.member,
+                 "wanted member id at the switch, or any; give it behind one of several switches, "
+                 "where it is not the rank (--size is then that of the whole job)")
+      ->check([](const std::string& text) {
+        const bool number = !text.empty() && text.size() <= 2 &&
+                            text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "any" || (number && std::stoi(text) < 64) ? std::string()
+                                                                 : "neither 0 to 63 nor any";
+      });
   app.add_option("--size", settings.size, "members that the job must have")->envname("WORLD_SIZE");
   app.add_option("--key-file", settings.key_file, "the job's key, mode 0600")
       ->envname("ISWITCH_KEY_FILE");
@@ -145,6 +156,7 @@ void print_figures(const iswitch::Agent& agent, std::size_t bytes, unsigned repe
   const double moved = static_cast<double>(bytes) * static_cast<double>(repeat);
   const nlohmann::json figures = {
       {"rank", agent.rank()},
+      {"member", agent.member()},
       {"size", agent.size()},
       {"bytes", bytes},
       {"repeat", repeat},
@@ -213,6 +225,11 @@ int run(const Settings& settings) {
   options.switch_address = settings.switch_address;
   options.job = settings.job;
   options.rank = settings.rank;
+  const bool whole = settings.member.empty();  // one switch has the whole job
+  if (!whole)
+    options.member = settings.member == "any"
+                         ? iswitch::any_member
+                         : static_cast<std::uint16_t>(std::stoi(settings.member));
   options.local_address = settings.local_address;
   options.local_port = settings.local_port;
   options.key_file = settings.key_file;
@@ -224,7 +241,7 @@ int run(const Settings& settings) {
     return fail(misuse ? usage : not_joined, joined.error().text);
   }
   iswitch::Agent& agent = **joined;
-  if (settings.size && agent.size_expected() != *settings.size) {
+  if (whole && settings.size && agent.size_expected() != *settings.size) {
     return fail(usage, "job " + std::to_string(settings.job) + " at " + settings.switch_address +
                            " has " + std::to_string(agent.size_expected()) + " members, not the " +
                            std::to_string(*settings.size) + " of --size or WORLD_SIZE");
@@ -238,7 +255,7 @@ int run(const Settings& settings) {
   const auto begin = std::chrono::steady_clock::now();
   auto last = begin;
   for (unsigned i = 0; i < settings.repeat;) {
-    if (settings.size && !wait_for_members(agent, *settings.size, timeout)) {
+    if (whole && settings.size && !wait_for_members(agent, *settings.size, timeout)) {
       return fail(not_reduced, "only " + std::to_string(agent.size()) + " of " +
                                    std::to_string(*settings.size) + " members were there within " +
                                    std::to_string(timeout.count()) + " ms");
@@ -257,7 +274,7 @@ int run(const Settings& settings) {
     }
     const std::uint32_t workers = handle.smallest_workers();
     if (settings.size && !handle.partial() && workers < *settings.size &&
-        !fewer_by_design(agent, workers, *settings.size)) {
+        !(whole && fewer_by_design(agent, workers, *settings.size))) {
       return fail(not_reduced, "the sum has only " + std::to_string(workers) + " of " +
                                    std::to_string(*settings.size) +
                                    " workers: a member left or was evicted meanwhile");

@@ -310,7 +310,7 @@ class Tree:
             daemon.print_log()
 
     def all_reduce(self, vectors, number=1, extra=(), timeout=30):
-        return start_ranks(self.net, vectors, self.ip_of, None, number, extra, timeout)
+        return start_ranks(self.net, vectors, self.ip_of, None, number, ["--member", "any", "--size", len(vectors), *extra], timeout)
 
 
 class Run:

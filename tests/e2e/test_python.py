@@ -87,6 +87,12 @@ def a_switch_that_ends_is_told():
     run("a_switch_that_ends_is_told", answers=[("end the switch", lambda switch: switch.end())])
 
 
+def pushes_and_updates():
+    jobs = [harness.job(1, 2, mode="async")]
+    run("pushes_and_updates", jobs)
+    run("a_reset_is_an_event", jobs, answers=[("reset", lambda switch: switch.ask("reset", job=1))])
+
+
 def ranks_by_environment_with_a_key():
     with harness.Switch(hosts=2, start=False) as switch:
         key, other = switch.net.path("key"), switch.net.path("other-key")
@@ -108,4 +114,5 @@ def ranks_by_environment_with_a_key():
 
 if __name__ == "__main__":
     harness.main(without_torch_and_numpy, sums_and_means_of_all_kinds, several_in_flight, buffers_live_until_done,
-                 waits_release_the_interpreter, failures_have_classes, a_switch_that_ends_is_told, ranks_by_environment_with_a_key)
+                 waits_release_the_interpreter, failures_have_classes, a_switch_that_ends_is_told, pushes_and_updates,
+                 ranks_by_environment_with_a_key)
