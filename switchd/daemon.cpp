@@ -20,6 +20,7 @@
 #include "switchd/dataplane/machine.h"
 #include "switchd/event_loop.h"
 #include "switchd/log.h"
+#include "switchd/parent_log.h"
 #include "switchd/refusals.h"
 #include "switchd/service.h"
 #include "switchd/text.h"
@@ -104,6 +105,7 @@ struct Daemon::State {
   std::vector<std::uint64_t> polls_before;
   std::vector<std::uint64_t> busy_before;
   RefusalLog refusal_log;
+  ParentLog parent_log;
 
   Timer link_timer{link_interval};
   Timer heard_timer{heard_interval};
@@ -262,6 +264,7 @@ bool Daemon::State::turn() {
   if (heard_timer.due(now)) {
     report_heard();
     refusal_log.write(config, now);
+    if (config.parent) parent_log.write(control->jobs(), now);
   }
   if (now >= control->next_deadline()) control->tick(now, effects);
   carry_out(effects);

@@ -97,9 +97,9 @@ struct ParentView {
   ParentConfig config;
   std::optional<wire::Mac> mac;
   State state = State::idle;
-  Time since = 0;       ///< when it came into this state; silent: when it last answered
-  MemberId member = 0;  ///< this switch's id there; no_member where it has none
-  std::string fault;    ///< one line that says what to do; empty where nothing is wrong
+  Time since = 0;  ///< when it came into this state; silent: when it last answered
+  MemberId member = wire::no_member;  ///< this switch's id there; no_member where it has none
+  std::string fault;  ///< one line that says what to do; empty where nothing is wrong
 };
 const char* parent_state_name(ParentView::State state);
 /// "parent 10.0.0.1 does not answer since 12 s", for people.

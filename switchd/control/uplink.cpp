@@ -517,7 +517,7 @@ ParentView Uplink::view() const {
   view.mac = parts_.address.mac();
   view.state = noted_;
   view.since = since_;
-  view.member = run_.member;
+  view.member = stage_ == Stage::member ? run_.member : wire::no_member;
   view.fault = fault_;
   return view;
 }
