@@ -99,20 +99,23 @@ using Fetched = std::optional<TrainerSnapshot>;
 struct AsyncTrainerCallbacks {
   /// One optimiser step, on the trainer's thread, while nobody else sees the weights. Equal inputs
   /// must give equal bits on all workers.
-  std::function<void(std::span<float> weights, std::span<const float> mean_gradient)> apply;
+  std::function<void(std::span<float> weights, std::span<const float> mean_gradient)> apply{};
   /// The optimiser's state, if it has any; on the trainer's thread or that of snapshot(), never
   /// along with apply.
-  std::function<std::vector<float>()> save_optimiser;
-  std::function<void(std::span<const float>)> load_optimiser;
+  std::function<std::vector<float>()> save_optimiser{};
+  std::function<void(std::span<const float>)> load_optimiser{};
   /// Weights from a peer, on the trainer's thread; called again while it gives an error, until
   /// catch_up_timeout. `base_round` is that which the snapshot must have. Without a callback every
   /// worker keeps its own weights at the start, and an event ends the training.
-  std::function<Expected<Fetched>(CatchUp why, std::uint32_t base_round)> fetch;
+  std::function<Expected<Fetched>(CatchUp why, std::uint32_t base_round)> fetch{};
 };
 
 struct AsyncTrainerOptions {
   unsigned max_staleness = 3;     ///< S: older gradients are dropped
   unsigned pushes_in_flight = 1;  ///< more of them hide the network, and make gradients older
+  /// A push that is not summed in that time fails. With a threshold below the number of members
+  /// give the job a force_after_ms: segments group different workers' pushes, so that workers may
+  /// wait for each other in a circle.
   std::chrono::milliseconds push_timeout{30'000};
   std::chrono::milliseconds catch_up_timeout{30'000};
   std::chrono::milliseconds catch_up_retry{20};  ///< between two calls of fetch
@@ -133,7 +136,8 @@ class ISWITCH_API AsyncTrainer {
   /// updates, and outlives the trainer. Begins to take updates at once.
   AsyncTrainer(Agent& agent, std::vector<float> weights, AsyncTrainerCallbacks callbacks,
                const AsyncTrainerOptions& options = {});
-  /// Stops.
+  /// Stops. Waits for the pushes under way, which end at their deadline or, at once, by
+  /// Agent::leave().
   ~AsyncTrainer();
   AsyncTrainer(const AsyncTrainer&) = delete;
   AsyncTrainer& operator=(const AsyncTrainer&) = delete;

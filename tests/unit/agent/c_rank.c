@@ -138,6 +138,92 @@ const char* c_rank(const char* address, int rank, int ranks, int caller_driven) 
   return NULL;
 }
 
+const char* c_async_rank(const char* address, int rank, int ranks, int caller_driven) {
+  enum { pushes = 20, segment = 360, segments = (COUNT + segment - 1) / segment };
+  static float in[8][COUNT], out[8][COUNT];
+  float *gradient = in[rank % 8], *weights = out[rank % 8];
+  float values[segment];
+  uint32_t numbers[segments];
+  uint32_t base_round = 0;
+  char error[256] = "";
+  iswitch_agent* agent = NULL;
+  iswitch_operation* operation = NULL;
+  iswitch_options options = ISWITCH_OPTIONS_INIT;
+  options.switch_address = address;
+  options.rank = 100 + rank;
+  options.member = rank;
+  options.join_timeout_ms = 10000;
+  options.operation_timeout_ms = 20000;
+  options.caller_driven = (uint8_t)caller_driven;
+  options.async_elements = COUNT;
+  REQUIRE(iswitch_agent_join(&options, &agent, error, sizeof error) == ISWITCH_OK, "join");
+  REQUIRE(iswitch_agent_rank(agent) == 100 + rank, "rank");
+  REQUIRE(iswitch_agent_member(agent) == rank, "member");
+  REQUIRE(iswitch_barrier(agent, NULL, error, sizeof error) == ISWITCH_ERROR_BAD_ARGUMENT,
+          "no barrier");
+  REQUIRE(iswitch_push_start(agent, gradient, 7, NULL, &operation, error, sizeof error) ==
+              ISWITCH_ERROR_BAD_ARGUMENT,
+          "another length");
+
+  iswitch_update update = {.size = sizeof update, .values = values, .capacity = segment};
+  iswitch_event event = {.size = sizeof event};
+  for (int i = 0; i < COUNT; ++i) {
+    gradient[i] = (float)(rank + 1) * (float)(i % 100);
+    weights[i] = 0;
+  }
+  int pushed = 0, done = 0;
+  for (int turn = 0, left = pushes * segments; left > 0 || done < pushes; ++turn) {
+    REQUIRE(turn < 100000, "the updates end");
+    const int outcome = iswitch_next(agent, 10, &update, &event, error, sizeof error);
+    if (outcome == ISWITCH_EVENT) {
+      /* This was the last to join: nothing has happened yet. */
+      REQUIRE(event.kind == ISWITCH_EVENT_JOINED && event.untouched, "event");
+      REQUIRE(iswitch_numbers(agent, &base_round, numbers, segments) == segments, "numbers");
+      REQUIRE(base_round == event.base_round && numbers[0] == base_round, "base round");
+      REQUIRE(iswitch_resume(agent, base_round + 1, numbers, segments, error, sizeof error) ==
+                  ISWITCH_ERROR_JOB_RESET,
+              "another base round");
+      REQUIRE(
+          iswitch_resume(agent, base_round, numbers, segments, error, sizeof error) == ISWITCH_OK,
+          "resume");
+      iswitch_operation_free(operation); /* one that failed with the event */
+      if (operation != NULL) --pushed;
+      operation = NULL;
+    } else if (outcome == ISWITCH_OK) {
+      REQUIRE(update.count <= segment && update.first == (uint64_t)update.segment * segment,
+              "slice");
+      REQUIRE(update.workers == ranks && !update.partial, "workers");
+      for (size_t i = 0; i < update.count; ++i) weights[update.first + i] += values[i];
+      --left;
+    } else {
+      REQUIRE(outcome == ISWITCH_PENDING, "next");
+    }
+    if (operation != NULL && iswitch_operation_done(operation)) {
+      const int ended = iswitch_operation_wait(operation, -1, error, sizeof error);
+      if (ended == ISWITCH_ERROR_GONE) continue; /* the event comes */
+      REQUIRE(ended == ISWITCH_OK, "push");
+      iswitch_operation_free(operation);
+      operation = NULL;
+      ++done;
+    }
+    if (operation == NULL && pushed < pushes) {
+      const int started =
+          iswitch_push_start(agent, gradient, COUNT, NULL, &operation, error, sizeof error);
+      REQUIRE(started == ISWITCH_OK, "start");
+      ++pushed;
+    }
+  }
+  float sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += (float)(r + 1);
+  for (int i = 0; i < COUNT; ++i)
+    REQUIRE(weights[i] == (float)pushes * sum * (float)(i % 100), "weights");
+  iswitch_statistics statistics = {.size = sizeof statistics};
+  REQUIRE(iswitch_agent_statistics(agent, &statistics) == ISWITCH_OK, "statistics");
+  REQUIRE(statistics.updates == pushes * segments, "updates counted");
+  iswitch_agent_free(agent);
+  return NULL;
+}
+
 const char* c_misuse(const char* address) {
   const int rank = 0;
   char error[256] = "";
@@ -190,6 +276,19 @@ const char* c_misuse(const char* address) {
   REQUIRE(iswitch_operation_missing(NULL, NULL, 0) == 0, "nobody is missing");
   REQUIRE(iswitch_agent_statistics(agent, NULL) == bad, "no statistics");
   REQUIRE(iswitch_agent_leave(NULL, error, sizeof error) == bad, "leave nothing");
+  iswitch_update update = {.size = sizeof update};
+  iswitch_event event = {.size = sizeof event};
+  REQUIRE(iswitch_next(agent, 0, &update, &event, error, sizeof error) == bad, "no room");
+  update.values = data;
+  update.capacity = 100000;
+  REQUIRE(iswitch_next(NULL, 0, &update, &event, error, sizeof error) == bad, "next of nothing");
+  REQUIRE(iswitch_next(agent, 0, &update, &event, error, sizeof error) == bad,
+          "next of a synchronous job");
+  REQUIRE(iswitch_resume(agent, 0, NULL, 0, error, sizeof error) == bad,
+          "resume of a synchronous job");
+  REQUIRE(iswitch_numbers(NULL, NULL, NULL, 0) == 0, "numbers of nothing");
+  REQUIRE(iswitch_push_start(agent, data, 4, NULL, &operation, error, sizeof error) == bad,
+          "push in a synchronous job");
   REQUIRE(iswitch_agent_rank(NULL) == 0xFFFF && iswitch_agent_size(NULL) == 0, "rank of nothing");
   iswitch_agent_progress(NULL, 0);
   iswitch_operation_free(NULL);
