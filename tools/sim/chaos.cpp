@@ -1,5 +1,7 @@
 #include "tools/sim/chaos.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace iswitch::sim {
@@ -9,15 +11,18 @@ using control::Effects;
 
 const char* act_name(Act act) {
   static constexpr std::array<const char*, act_count> names{
-      "crash worker",  "pause worker",   "restart switch", "stop switch",
-      "member reset",  "operator reset", "halt",           "leave",
-      "remove member", "set threshold",  "force",          "force by member"};
+      "crash worker",  "pause worker",   "pause switch",   "restart switch", "stop switch",
+      "member reset",  "operator reset", "halt",           "leave",          "remove member",
+      "set threshold", "force",          "force by member"};
   return names[static_cast<std::size_t>(act)];
 }
 
-Chaos::Chaos(World& world, const ChaosSpec& spec, SwitchNode& node, std::vector<ChaosJob> jobs,
-             Random random)
-    : world_(world), spec_(spec), node_(node), jobs_(std::move(jobs)), random_(random) {}
+Chaos::Chaos(World& world, const ChaosSpec& spec, std::vector<ChaosJob> jobs, Random random)
+    : world_(world), spec_(spec), jobs_(std::move(jobs)), random_(random) {}
+
+std::uint64_t Chaos::acts() const {
+  return std::accumulate(happened_.begin(), happened_.end(), std::uint64_t{0});
+}
 
 void Chaos::start(Time until) {
   until_ = until;
@@ -30,37 +35,38 @@ void Chaos::schedule_next() {
 }
 
 void Chaos::heal() {
-  node_.start();
+  const auto ignore = [](const control::OperatorReply&) {};
   for (auto& job : jobs_) {
-    node_.operate([&](Control& control, Time now, Effects& effects) {
-      control.halt(job.job, false, now, effects, [](const control::OperatorReply&) {});
-      if (!job.full) {
-        control.set_threshold(job.job, 0, now, effects, [](const control::OperatorReply&) {});
-      }
-    });
-    for (Worker* worker : job.workers) worker->come_back(world_.now());
+    for (std::size_t i = 0; i < job.switches.size(); ++i) {
+      job.switches[i]->start();
+      job.switches[i]->operate([&](Control& control, Time now, Effects& effects) {
+        control.halt(job.job, false, now, effects, ignore);
+        if (!job.full) control.set_threshold(job.job, job.thresholds[i], now, effects, ignore);
+      });
+    }
+    for (Member* worker : job.workers) worker->come_back(world_.now());
   }
 }
 
 void Chaos::handle(const Event& event) {
+  auto* node = static_cast<SwitchNode*>(event.object);
+  const auto ignore = [](const control::OperatorReply&) {};
   switch (event.kind) {
     case act_kind:
       act();
       schedule_next();
       return;
     case start_switch_kind:
-      node_.start();
+      node->start();
       return;
     case resume_kind:
-      node_.operate([&](Control& control, Time now, Effects& effects) {
-        control.halt(jobs_[event.value].job, false, now, effects,
-                     [](const control::OperatorReply&) {});
+      node->operate([&](Control& control, Time now, Effects& effects) {
+        control.halt(jobs_[event.value].job, false, now, effects, ignore);
       });
       return;
     case force_kind:
-      node_.operate([&](Control& control, Time now, Effects& effects) {
-        control.force(jobs_[event.value].job, open_.segment, open_.round, now, effects,
-                      [](const control::OperatorReply&) {});
+      node->operate([&](Control& control, Time now, Effects& effects) {
+        control.force(jobs_[event.value].job, open_.segment, open_.round, now, effects, ignore);
       });
       return;
     default:
@@ -77,15 +83,16 @@ void Chaos::act() {
   auto& job = jobs_[random_.below(jobs_.size())];
   const Act act = static_cast<Act>(chosen);
   if (job.full && act >= Act::leave) return;
-  ++acts_;
-  world_.trace.add(world_.now(), What::fault, node_.number(), static_cast<std::uint32_t>(act),
+  ++happened_[chosen];
+  SwitchNode& node = *job.switches[random_.below(job.switches.size())];
+  world_.trace.add(world_.now(), What::fault, node.number(), static_cast<std::uint32_t>(act),
                    job.job);
-  perform(act, job);
+  perform(act, job, node);
 }
 
-void Chaos::perform(Act act, ChaosJob& job) {
+void Chaos::perform(Act act, ChaosJob& job, SwitchNode& node) {
   const Time now = world_.now();
-  Worker& worker = *job.workers[random_.below(job.workers.size())];
+  Member& worker = *job.workers[random_.below(job.workers.size())];
   agent::Engine* engine = worker.host().engine();
   const auto index = static_cast<std::uint32_t>(&job - jobs_.data());
   const Time absence = random_.between(millisecond, spec_.longest_absence);
@@ -102,14 +109,17 @@ void Chaos::perform(Act act, ChaosJob& job) {
     case Act::pause_worker:
       worker.host().pause(absence);
       break;
+    case Act::pause_switch:
+      node.pause(absence);
+      break;
     case Act::restart_switch:
     case Act::stop_switch:
       if (act == Act::stop_switch) {
-        node_.stop();
+        node.stop();
       } else {
-        node_.crash();
+        node.crash();
       }
-      world_.queue.schedule(now + absence, *this, start_switch_kind);
+      world_.queue.schedule(now + absence, *this, start_switch_kind, 0, &node);
       break;
     case Act::member_reset:
       if (engine == nullptr) break;
@@ -117,7 +127,7 @@ void Chaos::perform(Act act, ChaosJob& job) {
       worker.host().wake_at(now);
       break;
     case Act::operator_reset:
-      node_.operate([&](Control& control, Time at, Effects& effects) {
+      node.operate([&](Control& control, Time at, Effects& effects) {
         control.reset(job.job, at, effects, ignore);
       });
       break;
@@ -126,42 +136,43 @@ void Chaos::perform(Act act, ChaosJob& job) {
         engine->request_halt(true, now);
         worker.host().wake_at(now);
       } else {
-        node_.operate([&](Control& control, Time at, Effects& effects) {
+        node.operate([&](Control& control, Time at, Effects& effects) {
           control.halt(job.job, true, at, effects, ignore);
         });
       }
-      world_.queue.schedule(now + absence / 4, *this, resume_kind, index);
+      world_.queue.schedule(now + absence / 4, *this, resume_kind, index, &node);
       break;
     case Act::leave:
       worker.leave(now + 20 * millisecond);
       worker.come_back(now + absence);
       break;
-    case Act::remove_member:
-      node_.operate([&](Control& control, Time at, Effects& effects) {
-        control.remove_member(job.job,
-                              static_cast<wire::MemberId>(random_.below(job.workers.size())), at,
-                              effects, ignore);
+    case Act::remove_member: {
+      const auto member = random_.below(std::min<std::size_t>(job.workers.size(), 64));
+      node.operate([&](Control& control, Time at, Effects& effects) {
+        control.remove_member(job.job, static_cast<wire::MemberId>(member), at, effects, ignore);
       });
       break;
+    }
     case Act::set_threshold: {
-      const auto threshold = static_cast<std::uint16_t>(random_.below(job.workers.size() + 1));
+      const auto threshold = static_cast<std::uint16_t>(
+          random_.below(std::min<std::size_t>(job.workers.size(), 64) + 1));
       if (engine != nullptr && random_.chance(0.5)) {
         engine->request_threshold(threshold, now);
         worker.host().wake_at(now);
       } else {
-        node_.operate([&](Control& control, Time at, Effects& effects) {
+        node.operate([&](Control& control, Time at, Effects& effects) {
           control.set_threshold(job.job, threshold, at, effects, ignore);
         });
       }
       break;
     }
     case Act::force:
-      node_.operate([&](Control& control, Time at, Effects& effects) {
+      node.operate([&](Control& control, Time at, Effects& effects) {
         control.list_slots(job.job, 64, at, effects,
-                           [this, index](const control::OperatorReply& reply) {
+                           [this, index, &node](const control::OperatorReply& reply) {
                              if (reply.open.empty()) return;
                              open_ = reply.open[random_.below(reply.open.size())];
-                             world_.queue.schedule(world_.now(), *this, force_kind, index);
+                             world_.queue.schedule(world_.now(), *this, force_kind, index, &node);
                            });
       });
       break;

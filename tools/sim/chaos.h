@@ -1,5 +1,5 @@
-// Seeded trouble beyond what links do: workers crash, pause and come back, the switch restarts, and
-// members and operators ask for things at bad moments.
+// Seeded trouble beyond what links do: workers and switches crash, pause and come back, and members
+// and operators ask for things at bad moments.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "switchd/datapath/datapath.h"
+#include "tools/sim/program.h"
 #include "tools/sim/switch_node.h"
-#include "tools/sim/worker.h"
 #include "tools/sim/world.h"
 
 namespace iswitch::sim {
@@ -18,6 +18,7 @@ namespace iswitch::sim {
 enum class Act : std::uint8_t {
   crash_worker,  ///< comes back at the same address, or at another port
   pause_worker,
+  pause_switch,
   restart_switch,
   stop_switch,  ///< in order, so that agents are told; comes back
   member_reset,
@@ -45,39 +46,40 @@ struct ChaosJob {
   std::uint16_t job = 0;
   bool full = true;  ///< no act that makes sums less than full
   std::uint32_t slots = 0;
-  std::vector<Worker*> workers;
+  std::vector<Member*> workers;
+  std::vector<SwitchNode*> switches;      ///< that run it, the root first
+  std::vector<std::uint16_t> thresholds;  ///< that they were configured with
 };
 
 class Chaos final : public EventHandler {
  public:
-  Chaos(World& world, const ChaosSpec& spec, SwitchNode& node, std::vector<ChaosJob> jobs,
-        Random random);
+  Chaos(World& world, const ChaosSpec& spec, std::vector<ChaosJob> jobs, Random random);
 
   void start(Time until);
-  /// Undoes what does not end by itself: everybody is up, nothing is halted, thresholds follow the
-  /// number of members.
+  /// Undoes what does not end by itself: everybody is up, nothing is halted, thresholds are what
+  /// they were.
   void heal();
   void handle(const Event& event) override;
-  std::uint64_t acts() const { return acts_; }
+  std::uint64_t acts() const;
+  std::uint64_t acts(Act act) const { return happened_[static_cast<std::size_t>(act)]; }
 
  private:
   enum Kind : std::uint32_t {
     act_kind = first_own_event,
-    start_switch_kind,
-    resume_kind,  // value = job's index
-    force_kind,   // value = job's index; the slot is in open_
+    start_switch_kind,  // object = the switch
+    resume_kind,        // value = job's index, object = the switch
+    force_kind,         // the same; the slot is in open_
   };
   void act();
-  void perform(Act act, ChaosJob& job);
+  void perform(Act act, ChaosJob& job, SwitchNode& node);
   void schedule_next();
 
   World& world_;
   ChaosSpec spec_;
-  SwitchNode& node_;
   std::vector<ChaosJob> jobs_;
   Random random_;
   Time until_ = 0;
-  std::uint64_t acts_ = 0;
+  std::array<std::uint64_t, act_count> happened_{};
   datapath::OpenSlot open_;
 };
 

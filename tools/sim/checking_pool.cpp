@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "tools/sim/hash.h"
+
 namespace iswitch::sim {
 
 namespace {
@@ -27,7 +29,10 @@ struct CheckingPool::Block {
 };
 
 CheckingPool::CheckingPool(World& world, std::size_t room, std::size_t capacity)
-    : world_(world), room_((room + 63) / 64 * 64), capacity_(capacity) {}
+    : world_(world),
+      room_((room + 63) / 64 * 64),
+      capacity_(capacity),
+      free_pattern_(room_, free_byte) {}
 
 CheckingPool::~CheckingPool() {
   if (in_use_ != 0) {
@@ -36,14 +41,7 @@ CheckingPool::~CheckingPool() {
 }
 
 std::uint64_t CheckingPool::hash(const Block& block) const {
-  std::uint64_t h = 0;
-  for (std::size_t i = 0; i < room_; i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, block.bytes.get() + i, 8);
-    h = (h ^ word) * 0x9E37'79B9'7F4A'7C15;
-    h ^= h >> 29;
-  }
-  return h;
+  return hash_bytes({block.bytes.get(), room_});
 }
 
 void CheckingPool::check_tail(const Block& block) {
@@ -77,8 +75,7 @@ CheckingPool::Handle CheckingPool::acquire() {
   }
   Block* block = free_.back();
   free_.pop_back();
-  const std::uint8_t* bytes = block->bytes.get();
-  if (std::any_of(bytes, bytes + room_, [](std::uint8_t b) { return b != free_byte; })) {
+  if (std::memcmp(block->bytes.get(), free_pattern_.data(), room_) != 0) {
     world_.violation("buffers", "a buffer was written after its last release");
   }
   std::memset(block->bytes.get(), fresh_byte, room_);

@@ -50,6 +50,7 @@ class CheckingPool {
   World& world_;
   std::size_t room_;  // what is promised, rounded up to a cache line
   std::size_t capacity_;
+  std::vector<std::uint8_t> free_pattern_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> free_;
   std::size_t in_use_ = 0;

@@ -8,35 +8,32 @@
 
 namespace iswitch::sim {
 
-void Checks::submitted(const Operation& operation, unsigned rank, wire::MemberId member) {
-  StreamState& stream = streams_[{operation.job, operation.base_round}];
-  Outcome& outcome = stream.operations[operation.index];
-  ++outcome.submitters;
-  if (rank < 64) {
-    const std::uint64_t bit = std::uint64_t{1} << rank;
-    if ((outcome.submitted_by & bit) != 0) {
-      world_.violation(
-          property::honest,
-          format("job %u rank %u: operation %u of base round %u twice: it joined again "
-                 "and the job was not reset",
-                 operation.job, rank, operation.index, operation.base_round));
-    }
-    outcome.submitted_by |= bit;
+unsigned RankSet::size() const {
+  unsigned size = 0;
+  for (const std::uint64_t word : words_) size += static_cast<unsigned>(std::popcount(word));
+  return size;
+}
+
+void Checks::submitted(const Operation& operation, unsigned rank, Time now) {
+  Outcome& outcome = this->outcome(operation);
+  if (outcome.submitters.has(rank)) {
+    world_.violation(property::honest,
+                     format("job %u rank %u: operation %u of base round %u twice: it joined again "
+                            "and the job was not reset",
+                            operation.job, rank, operation.index, operation.base_round));
   }
-  stream.ranks[member] = rank;
+  if (outcome.submitters.size() == 0) outcome.first_submitted = now;
+  outcome.submitters.add(rank);
 }
 
 void Checks::mistaken(const Operation& operation, unsigned rank) {
-  streams_[{operation.job, operation.base_round}].operations[operation.index].mistaken_by |=
-      std::uint64_t{1} << rank % 64;
+  outcome(operation).mistaken.add(rank);
 }
 
 void Checks::withdrawn(const Operation& operation, unsigned rank) {
-  Outcome& outcome = streams_[{operation.job, operation.base_round}].operations[operation.index];
-  --outcome.submitters;
-  const std::uint64_t bit = std::uint64_t{1} << rank % 64;
-  outcome.mistaken_by &= ~bit;
-  if (rank < 64) outcome.submitted_by &= ~bit;
+  Outcome& outcome = this->outcome(operation);
+  outcome.mistaken.remove(rank);
+  outcome.submitters.remove(rank);
 }
 
 void Checks::wrong(const Ending& ending, const char* what, const std::string& text) {
@@ -52,36 +49,46 @@ void Checks::ended(const Ending& ending) {
                  static_cast<double>(world_.now() - ending.deadline) / 1e6));
   }
   const agent::Error& error = ending.completion.error;
+  JobFigures& figures = figures_[operation.job];
   if (error) {
-    ++failed_;
-    ++failures_[static_cast<unsigned>(error.code)];
+    ++figures.failed;
+    ++figures.errors[static_cast<unsigned>(error.code)];
     if (error.text.empty() || error.text.find('\n') != std::string::npos) {
       wrong(ending, property::honest,
             format("an error (%s) is not one line of text", agent::error_name(error.code)));
     }
     return;
   }
-  ++completed_;
-  judge(ending, streams_[{operation.job, operation.base_round}].operations[operation.index]);
+  ++figures.completed;
+  figures.gradient_bytes += ending.output.size_bytes();
+  figures.times.push_back(world_.now() - ending.submitted);
+  Outcome& outcome = this->outcome(operation);
+  if (++outcome.completed == operation.ranks) {
+    figures.longest_round = std::max(figures.longest_round, world_.now() - outcome.first_submitted);
+  }
+  judge(ending, outcome);
 }
 
 void Checks::judge(const Ending& ending, Outcome& outcome) {
   const Operation& operation = ending.operation;
   const JobRules& rules = rules_[operation.job];
   const agent::Completion& completion = ending.completion;
-  if (outcome.mistaken_by != 0) {
+  if (outcome.mistaken.size() != 0) {
     wrong(ending, property::agreement,
           format("job %u operation %u of base round %u has a result though ranks disagree about it",
                  operation.job, operation.index, operation.base_round));
     return;
   }
+  const std::uint64_t bits = hash_of(ending.output);
   if (operation.kind == wire::OperationKind::barrier) {
-    if (rules.full && outcome.submitters < rules.ranks) {
-      wrong(
-          ending, property::meeting,
-          format("job %u barrier %u of base round %u passed when %u of %u had come", operation.job,
-                 operation.index, operation.base_round, outcome.submitters, rules.ranks));
+    const unsigned submitters = outcome.submitters.size();
+    if (rules.full && submitters < rules.ranks) {
+      wrong(ending, property::meeting,
+            format("job %u barrier %u of base round %u passed when %u of %u had come",
+                   operation.job, operation.index, operation.base_round, submitters, rules.ranks));
     }
+  } else if (outcome.known && outcome.bits == bits) {
+    elements_checked_ += ending.output.size();  // judged when the first one had it
   } else {
     judge_vector(ending, rules);
   }
@@ -92,7 +99,6 @@ void Checks::judge(const Ending& ending, Outcome& outcome) {
                  operation.job, operation.index, operation.base_round, completion.partial ? 1 : 0,
                  completion.smallest_workers));
   }
-  const std::uint64_t bits = hash_of(ending.output);
   if (!outcome.known) {
     outcome.known = true;
     outcome.bits = bits;
@@ -125,9 +131,11 @@ void Checks::judge_vector(const Ending& ending, const JobRules& rules) {
     unsigned workers = 0;
     for (std::uint32_t i = start; i < end; ++i) {
       // Nearly always an element has the ranks that its group's first one in the segment had.
-      if (plain && i >= start + group_count &&
-          ending.output[i] == sum_of(operation, i, first[i % group_count])) {
-        continue;
+      if (plain && i >= start + group_count) {
+        if (group_count == 1)
+          i += first_other_sum(operation, i, ending.output.subspan(i, end - i), first[0]);
+        if (i == end) break;
+        if (ending.output[i] == sum_of(operation, i, first[i % group_count])) continue;
       }
       std::uint32_t ranks = 0;
       if (!judge_element(ending, rules, i, ranks)) return;
@@ -167,17 +175,15 @@ bool Checks::judge_element(const Ending& ending, const JobRules& rules, std::uin
 
   if (operation.kind == wire::OperationKind::broadcast) {
     found = ranks_in(operation, element, value);
-    const StreamState& stream = streams_[{operation.job, operation.base_round}];
-    const auto root = stream.ranks.find(operation.root);
     const unsigned group = element % groups(operation);
     wanted = 0;
-    if (root == stream.ranks.end()) {  // it is gone: data from nowhere
+    if (!outcome(operation).submitters.has(operation.root)) {  // data from nowhere
       wrong(ending, property::exact_sum,
             explain(operation, element, value) + ", a broadcast whose root never took part");
       return false;
     }
-    if (root->second / ranks_per_element == group) {
-      wanted = full & (1U << (root->second % ranks_per_element));
+    if (operation.root / ranks_per_element == group) {
+      wanted = full & (1U << (operation.root % ranks_per_element));
     }
     exactly = true;
   } else if (operation.reduction == agent::Reduction::sum) {
@@ -208,10 +214,8 @@ bool Checks::judge_element(const Ending& ending, const JobRules& rules, std::uin
   return true;
 }
 
-void Checks::counters(const SwitchNode& node, std::span<const std::unique_ptr<Link>> into) const {
+void Checks::counters(const SwitchNode& node, std::uint64_t delivered) const {
   const SwitchTotals totals = node.totals();
-  std::uint64_t delivered = 0;
-  for (const auto& link : into) delivered += link->counters().delivered;
   if (delivered != totals.arrived) {
     world_.violation(property::counters,
                      format("links delivered %llu frames to %s, which got %llu",
@@ -244,9 +248,9 @@ void Checks::counters(const SwitchNode& node, std::span<const std::unique_ptr<Li
   }
 }
 
-void Checks::counters(const HostNode& node, const Link& into) const {
+void Checks::counters(const HostNode& node, std::uint64_t delivered) const {
   const HostTotals& t = node.totals();
-  if (into.counters().delivered != t.arrived ||
+  if (delivered != t.arrived ||
       t.arrived != t.while_down + t.not_mine + t.malformed + t.foreign + t.overrun + t.received) {
     world_.violation(property::counters,
                      format("%s: frames delivered by its link and counted by its kernel differ",

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "tools/sim/hash.h"
 #include "tools/sim/random.h"
 #include "tools/sim/world.h"
 
@@ -38,7 +38,15 @@ unsigned groups(const Operation& operation) {
   return (operation.ranks + ranks_per_element - 1) / ranks_per_element;
 }
 
+std::vector<float> coefficients(const Operation& operation) {
+  std::vector<float> all(operation.elements);
+  for (std::uint32_t i = 0; i < operation.elements; ++i)
+    all[i] = static_cast<float>(coefficient_of(operation.seed, operation.job_number, i));
+  return all;
+}
+
 std::uint32_t coefficient(const Operation& operation, std::uint32_t element) {
+  if (operation.known) return static_cast<std::uint32_t>((*operation.known)[element]);
   return coefficient_of(operation.seed, operation.job_number, element);
 }
 
@@ -46,20 +54,65 @@ bool is_zero(const Operation& operation, unsigned rank, std::uint32_t segment) {
   return operation.zeros && mix(operation.seed ^ (std::uint64_t{rank} << 40 | segment)) % 4 == 0;
 }
 
+namespace {
+
+float weight_of(unsigned rank) {
+  return static_cast<float>(1U << (2 * (rank % ranks_per_element)));
+}
+
+// Calls act(first, end, zero) for each segment of a vector.
+template <class Act>
+void each_segment(const Operation& operation, unsigned rank, std::size_t elements, Act&& act) {
+  for (std::size_t first = 0; first < elements; first += operation.segment_elements) {
+    const std::size_t end = std::min(first + operation.segment_elements, elements);
+    act(first, end,
+        is_zero(operation, rank, static_cast<std::uint32_t>(first / operation.segment_elements)));
+  }
+}
+
+}  // namespace
+
 void fill(const Operation& operation, unsigned rank, std::span<float> out) {
   const unsigned group = rank / ranks_per_element;
   const unsigned group_count = groups(operation);
-  const auto weight = static_cast<float>(1U << (2 * (rank % ranks_per_element)));
-  for (std::uint32_t first = 0; first < out.size(); first += operation.segment_elements) {
-    const auto end = std::min<std::uint32_t>(first + operation.segment_elements,
-                                             static_cast<std::uint32_t>(out.size()));
-    const bool zero = is_zero(operation, rank, first / operation.segment_elements);
-    for (std::uint32_t i = first; i < end; ++i) {
-      out[i] = zero || i % group_count != group
-                   ? 0.0F
-                   : weight * static_cast<float>(coefficient(operation, i));
+  const float weight = weight_of(rank);
+  each_segment(operation, rank, out.size(), [&](std::size_t first, std::size_t end, bool zero) {
+    if (zero || group_count > 1) std::fill(out.begin() + first, out.begin() + end, 0.0F);
+    if (zero) return;
+    if (group_count == 1 && operation.known) {
+      const float* c = operation.known->data();
+      for (std::size_t i = first; i < end; ++i) out[i] = weight * c[i];
+      return;
     }
-  }
+    const std::size_t begin = first + (group + group_count - first % group_count) % group_count;
+    for (std::size_t i = begin; i < end; i += group_count) {
+      out[i] = weight * static_cast<float>(coefficient(operation, static_cast<std::uint32_t>(i)));
+    }
+  });
+}
+
+bool is_filled(const Operation& operation, unsigned rank, std::span<const float> values) {
+  const unsigned group = rank / ranks_per_element;
+  const unsigned group_count = groups(operation);
+  const float weight = weight_of(rank);
+  bool right = true;
+  each_segment(operation, rank, values.size(), [&](std::size_t first, std::size_t end, bool zero) {
+    if (!zero && group_count == 1 && operation.known) {
+      const float* c = operation.known->data();
+      unsigned wrong = 0;
+      for (std::size_t i = first; i < end; ++i) wrong += values[i] != weight * c[i] ? 1 : 0;
+      right = right && wrong == 0;
+      return;
+    }
+    for (std::size_t i = first; i < end; ++i) {
+      const float expected =
+          zero || i % group_count != group
+              ? 0.0F
+              : weight * static_cast<float>(coefficient(operation, static_cast<std::uint32_t>(i)));
+      right = right && values[i] == expected;
+    }
+  });
+  return right;
 }
 
 std::optional<std::uint32_t> ranks_in(const Operation& operation, std::uint32_t element,
@@ -111,15 +164,24 @@ std::string explain(const Operation& operation, std::uint32_t element, float val
   return where + ": no sum of this operation";
 }
 
-std::uint64_t hash_of(std::span<const float> values) {
-  std::uint64_t h = values.size();
-  for (const float value : values) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    h = (h ^ bits) * 0x9E37'79B9'7F4A'7C15;
-    h ^= h >> 32;
+std::uint32_t first_other_sum(const Operation& operation, std::uint32_t first,
+                              std::span<const float> sums, std::uint32_t ranks) {
+  const auto size = static_cast<std::uint32_t>(sums.size());
+  const auto digits = static_cast<float>(bits_to_digits(ranks));
+  if (operation.known) {  // at one go, which compilers turn into vector instructions
+    const float* c = operation.known->data() + first;
+    unsigned others = 0;
+    for (std::uint32_t i = 0; i < size; ++i) others += sums[i] != c[i] * digits ? 1 : 0;
+    if (others == 0) return size;
   }
-  return h;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (sums[i] != sum_of(operation, first + i, ranks)) return i;
+  }
+  return size;
+}
+
+std::uint64_t hash_of(std::span<const float> values) {
+  return hash_bytes({reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()});
 }
 
 }  // namespace iswitch::sim

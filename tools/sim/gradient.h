@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "agent/engine/engine.h"
 #include "wire/control.h"
@@ -24,27 +26,39 @@ struct Operation {
   wire::OperationKind kind = wire::OperationKind::sum;
   agent::Reduction reduction = agent::Reduction::sum;
   std::uint32_t elements = 0;
-  wire::MemberId root = 0;
+  unsigned root = 0;  ///< rank
   std::uint32_t user_tag = 0;
   bool zeros = false;  ///< some workers' segments are all zero
   std::uint32_t segment_elements = 360;
   unsigned ranks = 0;  ///< workers of the job
   std::uint64_t seed = 0;
+  /// c of every element, if somebody has worked them out (coefficients()); shared, since all
+  /// workers of the job need the same ones.
+  std::shared_ptr<const std::vector<float>> known;
 };
 
 inline constexpr unsigned ranks_per_element = 8;
 
 unsigned groups(const Operation& operation);
+/// c of all elements, for Operation::known.
+std::vector<float> coefficients(const Operation& operation);
 /// c of an element, 1..255.
 std::uint32_t coefficient(const Operation& operation, std::uint32_t element);
 /// Whether a rank's part of a segment of this operation is all zero.
 bool is_zero(const Operation& operation, unsigned rank, std::uint32_t segment);
 void fill(const Operation& operation, unsigned rank, std::span<float> out);
+/// Whether `values` is what fill() would write.
+bool is_filled(const Operation& operation, unsigned rank, std::span<const float> values);
 
 /// The ranks in a sum's element, as bits within its group; nothing when the value is not a sum in
 /// which every rank was added at most once.
 std::optional<std::uint32_t> ranks_in(const Operation& operation, std::uint32_t element,
                                       double sum);
+/// The elements [first, first + sums.size()) whose values are not the sum of exactly these ranks
+/// (bits within their group), as the index of the first one; sums.size() if there is none. For
+/// operations of one group.
+std::uint32_t first_other_sum(const Operation& operation, std::uint32_t first,
+                              std::span<const float> sums, std::uint32_t ranks);
 /// The sum's element when exactly these ranks (bits within its group) are in it; the inverse.
 float sum_of(const Operation& operation, std::uint32_t element, std::uint32_t ranks);
 /// The ranks whose non-zero parts a full sum's element has, as bits within its group.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "wire/bytes.h"
 #include "wire/frame.h"
 
 namespace iswitch::sim {
@@ -130,6 +131,10 @@ void HostNode::wake() {
     wake_at(now + 3 * second);
     return;
   }
+  if (spec_.bug == HostBug::wake_for_nothing) {
+    wake_at(now + 100);
+    return;
+  }
   const Time next = std::min(engine_->next_deadline(), program_->next_run());
   if (next != never) wake_at(std::max(next, now + 100));
 }
@@ -157,11 +162,20 @@ void HostNode::transmit(Time now) {
         std::memcpy(&bytes[wire::encapsulation_bytes + datagram.head_size], datagram.payload.data(),
                     datagram.payload.size());
       }
+      if (spec_.bug == HostBug::wrong_slot) plant(bytes);
       wire::set_udp_checksum(bytes);
       out_->send(std::move(frame));
     }
     if (count < out.size()) return;
   }
+}
+
+// Now and then a filled contribution that its receiver cannot tell from the next slot's.
+void HostNode::plant(std::span<std::uint8_t> frame) {
+  const std::size_t header = wire::encapsulation_bytes;
+  if (frame.size() <= wire::payload_offset || frame[header] != wire::protocol_version << 4) return;
+  if (++planted_ % 100 != 0) return;
+  wire::store_be32(&frame[header + 10], wire::load_be32(&frame[header + 10]) + 1);
 }
 
 }  // namespace iswitch::sim

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "agent/engine/engine.h"
@@ -16,7 +16,9 @@ namespace iswitch::sim {
 /// Planted bugs, each of which a checker must catch.
 enum class HostBug : std::uint8_t {
   none,
-  sleep_late,  ///< does not wake at the engine's deadlines
+  sleep_late,        ///< does not wake at the engine's deadlines
+  wake_for_nothing,  ///< wakes again and again although the engine has nothing to do
+  wrong_slot,        ///< a contribution goes to the next slot, which is another position's
 };
 
 struct HostSpec {
@@ -91,12 +93,13 @@ class HostNode final : public EventHandler {
   enum Kind : std::uint32_t { wake_kind = first_own_event };
   struct Datagram {
     FrameRef frame;
-    std::uint32_t offset;
-    std::uint32_t size;
-    wire::Ecn ecn;
+    std::uint32_t offset = 0;
+    std::uint32_t size = 0;
+    wire::Ecn ecn = wire::Ecn::not_ect;
   };
   void receive(FrameRef frame);
   void wake();
+  void plant(std::span<std::uint8_t> frame);
   void take_completions(Time now);
   void transmit(Time now);
 
@@ -108,11 +111,12 @@ class HostNode final : public EventHandler {
   Program* program_ = nullptr;
   std::optional<agent::Engine> engine_;
   agent::EngineState last_state_ = agent::EngineState::idle;
-  std::deque<Datagram> buffer_;
+  Fifo<Datagram> buffer_;
   Time wake_time_ = never;
   Time paused_until_ = 0;
   unsigned idle_wakes_ = 0;  // in a row, at next to no time, without anything received or sent
   Time last_wake_ = -1;
+  std::uint64_t planted_ = 0;
   HostTotals totals_;
 };
 

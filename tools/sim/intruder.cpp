@@ -12,13 +12,8 @@
 namespace iswitch::sim {
 
 Intruder::Intruder(World& world, const wire::Endpoint& own, const datapath::SwitchAddress& node,
-                   std::vector<Target> targets, std::uint16_t number, Random random)
-    : world_(world),
-      own_(own),
-      node_(node),
-      targets_(std::move(targets)),
-      number_(number),
-      random_(random) {}
+                   std::uint16_t number, Random random)
+    : world_(world), own_(own), node_(node), number_(number), random_(random) {}
 
 void Intruder::start(Time interval, Time until) {
   interval_ = interval;

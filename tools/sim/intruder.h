@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "switchd/datapath/datapath.h"
@@ -25,8 +26,10 @@ struct Target {
 class Intruder final : public EventHandler {
  public:
   Intruder(World& world, const wire::Endpoint& own, const datapath::SwitchAddress& node,
-           std::vector<Target> targets, std::uint16_t number, Random random);
+           std::uint16_t number, Random random);
 
+  /// At least one, each with a member.
+  void set_targets(std::vector<Target> targets) { targets_ = std::move(targets); }
   void connect(Link& out) { out_ = &out; }
   /// Sends a frame every `interval` on average.
   void start(Time interval, Time until);

@@ -78,6 +78,11 @@ Time Link::send(FrameRef frame) {
   counters_.deepest_queue = std::max(counters_.deepest_queue, queued_bytes_);
   counters_.bytes += size;
 
+  if (departs < cut_until_) {
+    ++counters_.cut;
+    world_.trace.add(now, What::lost, from_node_, to_port_, size);
+    return departs;
+  }
   Time arrives = departs + spec_.delay;
   if (!faults.any()) {
     deliver(std::move(frame), arrives);
@@ -105,7 +110,34 @@ Time Link::send(FrameRef frame) {
 
 void Link::deliver(FrameRef frame, Time at) {
   ++counters_.delivered;
-  world_.queue.schedule(at, to_, arrival_event, to_port_, frame.detach());
+  if (!arriving_.empty() && at < arriving_.back().at) {  // overtakes: an event of its own
+    world_.queue.schedule(at, *this, stray_kind, 0, frame.detach());
+    return;
+  }
+  arriving_.push_back({at, std::move(frame)});
+  if (arriving_.size() == 1) world_.queue.schedule(at, *this, next_kind);
+}
+
+void Link::handle(const Event& event) {
+  if (event.kind == stray_kind) {
+    give(FrameRef::attach(event.object));
+    return;
+  }
+  FrameRef frame = std::move(arriving_.front().frame);
+  arriving_.pop_front();
+  if (!arriving_.empty()) world_.queue.schedule(arriving_.front().at, *this, next_kind);
+  give(std::move(frame));
+}
+
+void Link::give(FrameRef frame) {
+  if (tap_ != nullptr) tap_->crossed(world_.now(), tap_tag_, frame.view());
+  Event arrival;
+  arrival.at = world_.now();
+  arrival.handler = &to_;
+  arrival.kind = arrival_event;
+  arrival.value = to_port_;
+  arrival.object = frame.detach();
+  to_.handle(arrival);
 }
 
 void Link::mark(FrameRef& frame, std::uint64_t queued) {

@@ -1,71 +1,30 @@
 // One simulated run: a scenario in, a report out. Phases: trouble (links and chaos do their worst),
 // settling (faults off, what is broken is mended), probing (every worker must get operations
-// through again), stopping (nothing new is begun, everything under way ends), leaving, and then
-// silence: no event, no frame, no buffer may be left.
+// through again), stopping (nothing new is begun, everything under way ends, replicas are
+// compared), leaving, and then silence: no event, no frame, no buffer may be left.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/sim/async_worker.h"
 #include "tools/sim/chaos.h"
 #include "tools/sim/checks.h"
+#include "tools/sim/faults.h"
 #include "tools/sim/host_node.h"
 #include "tools/sim/intruder.h"
 #include "tools/sim/link.h"
+#include "tools/sim/report.h"
+#include "tools/sim/scenario.h"
+#include "tools/sim/splitter.h"
 #include "tools/sim/switch_node.h"
 #include "tools/sim/worker.h"
 #include "tools/sim/world.h"
 
 namespace iswitch::sim {
-
-struct HostPlan {
-  HostSpec host;
-  unsigned job = 0;  ///< index in Scenario::jobs
-  unsigned rank = 0;
-  LinkSpec up, down;  ///< to and from the switch
-  Time starts_at = 0;
-};
-
-struct JobPlan {
-  control::JobConfig config;
-  WorkloadSpec workload;
-  bool full = true;  ///< see JobRules
-  bool ecn = false;
-  Time min_retransmit = 2 * millisecond;
-};
-
-struct Scenario {
-  std::uint64_t seed = 0;
-  SwitchSpec node;
-  std::vector<JobPlan> jobs;
-  std::vector<HostPlan> hosts;
-  ChaosSpec chaos;
-  Time intruder_interval = 0;  ///< mean time between an intruder's frames; 0: none
-  wire::Endpoint intruder;
-  Time trouble = 150 * millisecond;
-  Time settle = 100 * millisecond;
-  Time probe = 2 * second;             ///< at most
-  std::uint64_t probe_operations = 3;  ///< that each worker must get through
-  std::size_t trace_records = 2000;
-};
-
-struct Report {
-  std::uint64_t seed = 0;
-  std::vector<std::string> violations;  ///< the first ones, a line each
-  std::uint64_t violation_count = 0;
-  std::uint64_t hash = 0;  ///< of the event log
-  std::uint64_t events = 0, frames = 0, operations = 0, failures = 0, elements = 0, acts = 0;
-  std::map<std::string, std::uint64_t> errors;    ///< failed operations by error
-  std::map<std::string, std::uint64_t> counters;  ///< the switch's pipelines
-  LinkCounters links;                             ///< of all links together
-  Time ended_at = 0;
-  std::string trace;  ///< the last records, if something is broken
-
-  bool broken(const std::string& property) const;
-};
 
 class Run {
  public:
@@ -74,27 +33,73 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
+  /// The cables' names, in the order of the tap's tags: 2 i is cable i upwards, 2 i + 1 downwards.
+  std::vector<std::string> cables() const;
+  /// Before execute(): `tap` sees what leaves this cable.
+  void tap(std::size_t cable, LinkTap& tap);
+
   /// Once. `trace_lines` of the report's trace.
   Report execute(std::size_t trace_lines = 60);
 
  private:
+  struct Cable {
+    std::string name;
+    unsigned node = 0;               // the switch at its upper end
+    std::unique_ptr<Link> up, down;  // down: null where a host shares another one's
+  };
+  // A job, of either mode.
+  struct Job {
+    std::unique_ptr<SyncProgram> sync;
+    std::unique_ptr<AsyncProgram> async;
+    std::unique_ptr<AsyncChecks> async_checks;
+    JobProgram& program() { return sync ? static_cast<JobProgram&>(*sync) : *async; }
+  };
+
   void build();
+  void build_job(unsigned index);
+  void build_switch(unsigned index);
+  void build_host(unsigned index);
   void build_intruder();
+  void build_chaos();
+  void connect_switch(unsigned index);
+  void connect_host(unsigned index);
+  std::uint16_t number_of(unsigned node) const { return switches_[node]->number(); }
+
+  void work();
+  void set_faults_off();
   void probe();
   void stop();
+  void settle_replicas();
+  bool replicas_equal(const Job& job) const;
   void leave();
   void silence();
+  std::string state_of(std::size_t host) const;
+  Report report(std::size_t trace_lines);
+  void describe_jobs(Report& report);
 
   Scenario scenario_;
   World world_;
-  std::vector<std::unique_ptr<JobProgram>> programs_;
   Checks checks_;
-  std::unique_ptr<SwitchNode> switch_;
+  std::vector<Job> jobs_;
+  std::vector<std::unique_ptr<SwitchNode>> switches_;
   std::vector<std::unique_ptr<HostNode>> hosts_;
-  std::vector<std::unique_ptr<Link>> up_, down_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Cable> cables_;  // of switches, of hosts, and of the intruder
+  std::vector<std::optional<std::size_t>> cable_of_switch_;  // none: a root
+  std::vector<std::size_t> cable_of_host_;
+  // Where a switch has more workers than ports, its last port leads to the rest of them.
+  struct Shared {
+    std::unique_ptr<Splitter> splitter;
+    datapath::PortId port = 0;
+    std::size_t cable = 0;  // whose `down` they share
+  };
+  std::vector<Shared> shared_;             // by switch
+  std::vector<Splitter*> splitter_of_;     // by host; null: a port of its own
+  std::vector<unsigned> workers_to_come_;  // by switch
+  std::vector<std::unique_ptr<Member>> members_;
   std::unique_ptr<Chaos> chaos_;
-  std::unique_ptr<Intruder> intruder_;  // its links are the last ones
+  std::unique_ptr<PlannedFaults> faults_;
+  std::unique_ptr<Intruder> intruder_;  // its cable is the last one
+  Time worked_until_ = 0;
 };
 
 }  // namespace iswitch::sim

@@ -7,7 +7,6 @@
 #include "switchd/pipeline/counters.h"
 #include "switchd/pipeline/job_stats.h"
 #include "wire/bytes.h"
-#include "wire/checksum.h"
 #include "wire/frame.h"
 
 namespace iswitch::sim {
@@ -61,12 +60,18 @@ struct SwitchNode::Sink {
                                node.stamped(0));
   }
   void result(const pipeline::Delivery<CheckingPool::Handle>& delivery) {
+    const bool for_members = delivery.fields.type() == wire::Type::result;
+    if (node.marks_ && for_members) {
+      wire::ResultFields said = delivery.fields;
+      if (node.spec_.bug == SwitchBug::lose_mark)
+        said.flags &= static_cast<std::uint8_t>(~wire::flag::ecn_echo);
+      node.marks_->sent(said, node.spec_.name);
+    }
     const std::uint32_t bytes = delivery.fields.payload_bytes;
     Time last_sent = node.world_.now();
     unsigned copies = 0;
     for (unsigned member = 0; member < wire::max_members; ++member) {
       if (((delivery.to >> member) & 1U) == 0) continue;
-      if (node.spec_.bug == SwitchBug::forget_member && member == 1) continue;
       const auto& destination = delivery.destinations[member];
       FrameRef frame = node.world_.frames.make(wire::payload_offset + bytes);
       const auto out = frame.own();
@@ -74,10 +79,8 @@ struct SwitchNode::Sink {
       if (bytes > 0) {
         std::memcpy(&out[wire::payload_offset], node.pool_.data(delivery.payload), bytes);
       }
-      if (node.spec_.bug == SwitchBug::wrong_bits && member == 1 && bytes > 0) {
-        out[wire::payload_offset + bytes - 4] ^= 1;
-        std::memset(&out[wire::encapsulation_bytes - 2], 0, 2);
-        wire::set_udp_checksum(out);
+      if (node.spec_.bug != SwitchBug::none && for_members && !node.bugs_.send(member, out)) {
+        continue;
       }
       if (destination.port >= node.ports_.size()) continue;
       last_sent = std::max(last_sent, node.ports_[destination.port]->send(std::move(frame)));
@@ -96,7 +99,7 @@ SwitchNode::SwitchNode(World& world, SwitchSpec spec, std::uint16_t number, Rand
       spec_(std::move(spec)),
       number_(number),
       random_(random),
-      plant_random_(random.fork(1)),
+      bugs_(spec_.bug, random.fork(1)),
       pool_(world, longest_segment(spec_), spec_.buffers) {
   if (spec_.bug == SwitchBug::shared_buffer) pool_.plant_shared(50);
 }
@@ -121,6 +124,7 @@ void SwitchNode::start() {
     config.address = spec_.address;
     config.address.rules.ports = spec_.shards;
     config.shard = static_cast<std::uint16_t>(shard);
+    if (spec_.parent) config.parent = spec_.parent->ip;
     config.ports =
         ports_.size() >= 64 ? ~datapath::PortMask{0} : (datapath::PortMask{1} << ports_.size()) - 1;
     Shard state;
@@ -128,6 +132,14 @@ void SwitchNode::start() {
     shards_.push_back(std::move(state));
   }
   control::SwitchConfig config;
+  if (spec_.parent) {
+    config.parent.emplace();
+    config.parent->ip = spec_.parent->ip;
+    config.parent->udp_port = spec_.parent->udp_port;
+    config.parent->port = 0;
+    if (!spec_.parent_by_arp) config.parent->mac = spec_.parent->mac;
+    config.incarnation = static_cast<std::uint32_t>(random_.next());
+  }
   config.address = spec_.address;
   config.address.rules.ports = spec_.shards;
   config.shards = spec_.shards;
@@ -155,7 +167,9 @@ void SwitchNode::crash() {
   answers_.clear();
   control_ring_.clear();
   notices_.clear();
-  last_.clear();
+  bugs_.forget();
+  if (marks_) marks_->forget();
+  paused_until_ = 0;
   answers_until_ = control_until_ = notices_until_ = 0;
   tick_at_ = never;
   control_.reset();
@@ -180,6 +194,11 @@ void SwitchNode::handle(const Event& event) {
   }
   if (!up() || !current(event)) return;
   const Time now = world_.now();
+  if (now < paused_until_) {
+    world_.queue.schedule(paused_until_, *this, event.kind, event.value, event.object);
+    if (event.kind == tick_kind) tick_at_ = paused_until_;
+    return;
+  }
   control::Effects effects;
   switch (event.kind) {
     case poll_kind:
@@ -238,9 +257,15 @@ void SwitchNode::receive(datapath::PortId port, FrameRef frame) {
     ++totals_.while_down;
     return;
   }
-  if (spec_.bug == SwitchBug::lose_frame && plant_random_.chance(0.01)) return;
-  if (spec_.bug == SwitchBug::add_twice) plant_twice(port, frame);
-  if (spec_.bug == SwitchBug::swap_job) plant_payload(frame);
+  if (marks_) marks_->received(frame.view());
+  if (spec_.bug != SwitchBug::none) {
+    std::vector<SwitchBugs::Fed> more;
+    if (!bugs_.receive(world_.frames, port, frame, more)) return;
+    for (auto& fed : more) {
+      const unsigned shard = shard_of(fed.frame.view());
+      push(shard, fed.port, std::move(fed.frame));
+    }
+  }
   const unsigned shard = shard_of(frame.view());
   push(shard, port, std::move(frame));
 }
@@ -350,57 +375,11 @@ SwitchTotals SwitchNode::totals() const {
   return totals;
 }
 
-namespace {
-
-bool is_filled_contribution(Bytes frame) {
-  return frame.size() > wire::payload_offset &&
-         frame[wire::encapsulation_bytes] == (wire::protocol_version << 4);
-}
-
-}  // namespace
-
-// Feeds a copy of a contribution under another identity that was seen, with right checksums.
-void SwitchNode::plant_twice(datapath::PortId port, const FrameRef& frame) {
-  const Bytes bytes = frame.view();
-  if (!is_filled_contribution(bytes)) return;
-  const std::uint32_t job = wire::load_be16(&bytes[wire::encapsulation_bytes + 2]);
-  const std::uint32_t member = wire::load_be16(&bytes[wire::encapsulation_bytes + 4]);
-  Seen& seen = seen_[job << 16 | member];
-  std::memcpy(seen.encapsulation.data(), bytes.data(), seen.encapsulation.size());
-  seen.port = port;
-  if (!plant_random_.chance(0.01)) return;
-  for (const auto& [key, other] : seen_) {
-    if (key >> 16 != job || (key & 0xFFFFU) == member) continue;
-    FrameRef copy = world_.frames.copy(bytes);
-    const auto out = copy.own();
-    std::memcpy(&out[6], &other.encapsulation[6], 6);    // source MAC
-    std::memcpy(&out[26], &other.encapsulation[26], 4);  // source address
-    std::memcpy(&out[34], &other.encapsulation[34], 2);  // source port
-    wire::store_be16(&out[wire::encapsulation_bytes + 4], static_cast<std::uint16_t>(key));
-    std::memset(&out[24], 0, 2);
-    const auto field = wire::checksum_field(
-        wire::partial_sum(Bytes{out.data() + wire::ethernet_bytes, wire::ipv4_bytes}));
-    std::memcpy(&out[24], &field, 2);
-    wire::set_udp_checksum(out);
-    const unsigned shard = shard_of(copy.view());
-    push(shard, other.port, std::move(copy));
-    return;
+void SwitchNode::watch_marks() {
+  marks_.emplace(world_);
+  for (const auto& job : spec_.jobs) {
+    if (job.mode == wire::Mode::sync) marks_->add_job(job.id, job.slots);
   }
-}
-
-// Buffers of two jobs mixed up.
-void SwitchNode::plant_payload(FrameRef& frame) {
-  if (!is_filled_contribution(frame.view())) return;
-  const std::uint32_t job = wire::load_be16(&frame.view()[wire::encapsulation_bytes + 2]);
-  const FrameRef original = frame;
-  for (const auto& [other_job, other] : last_) {
-    if (other_job == job || other.size() != frame.size() || !plant_random_.chance(0.01)) continue;
-    const auto bytes = frame.own();
-    std::memcpy(&bytes[wire::payload_offset], &other.view()[wire::payload_offset],
-                bytes.size() - wire::payload_offset);
-    wire::set_udp_checksum(bytes);
-  }
-  last_[job] = original;
 }
 
 }  // namespace iswitch::sim

@@ -3,7 +3,6 @@
 // notice ring.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,28 +17,21 @@
 #include "switchd/pipeline/pipeline.h"
 #include "tools/sim/checking_pool.h"
 #include "tools/sim/link.h"
+#include "tools/sim/mark_watch.h"
+#include "tools/sim/switch_bugs.h"
 #include "tools/sim/world.h"
 
 namespace iswitch::sim {
-
-/// Planted bugs, each of which a checker must catch.
-enum class SwitchBug : std::uint8_t {
-  none,
-  forget_member,  ///< one member's copy of every result is not sent
-  add_twice,      ///< a contribution is fed a second time under another member's identity
-  swap_job,       ///< a contribution gets the payload of another job's
-  wrong_bits,     ///< one member's copy of a result differs in the last float
-  lose_frame,     ///< a received frame never reaches the pipeline and no counter
-  shared_buffer,  ///< the pool hands out a buffer in use
-  keep_buffer,    ///< a transmit queue never gives its share back
-};
 
 struct SwitchSpec {
   std::string name = "switch";
   datapath::SwitchAddress address;
   std::uint16_t shards = 1;
   std::vector<control::JobConfig> jobs;
-  std::size_t buffers = 4096;       ///< of all shards together
+  /// A child switch: its parent's addresses. The way there is port 0.
+  std::optional<wire::Endpoint> parent;
+  bool parent_by_arp = true;        ///< it has to ask for the parent's MAC
+  std::size_t buffers = 0;          ///< of all shards together; 0: as many as needed, and 4096
   std::size_t receive_ring = 1024;  ///< frames a shard
   std::size_t control_ring = 64;
   std::size_t notice_ring = 64;
@@ -72,6 +64,7 @@ class SwitchNode final : public EventHandler {
 
   /// Ports are numbered in the order they are added.
   datapath::PortId add_port();
+  std::size_t port_count() const { return ports_.size(); }
   void connect(datapath::PortId port, Link& out);
 
   void start();
@@ -79,6 +72,8 @@ class SwitchNode final : public EventHandler {
   void crash();
   /// In order: members are told, then the program ends.
   void stop();
+  /// Nothing is taken from any ring for so long; frames go on arriving.
+  void pause(Time duration) { paused_until_ = world_.now() + duration; }
   bool up() const { return control_.has_value(); }
   /// Program starts so far; base rounds of different lives differ.
   unsigned life() const { return life_; }
@@ -100,6 +95,9 @@ class SwitchNode final : public EventHandler {
   std::size_t buffers_in_use() const { return pool_.in_use(); }
   const SwitchSpec& spec() const { return spec_; }
   std::uint16_t number() const { return number_; }
+  /// From now on the marks of congestion are watched (mark_watch.h).
+  void watch_marks();
+  const MarkWatch* marks() const { return marks_ ? &*marks_ : nullptr; }
 
  private:
   using Pipeline = pipeline::Pipeline<CheckingPool>;
@@ -121,7 +119,7 @@ class SwitchNode final : public EventHandler {
   };
   struct Shard {
     std::unique_ptr<Pipeline> pipeline;
-    std::deque<Received> ring;
+    Fifo<Received> ring;
     std::deque<datapath::Order> orders;
     bool polling = false;
     Time orders_until = 0;  // keeps the ring's order
@@ -137,8 +135,6 @@ class SwitchNode final : public EventHandler {
   void arm_tick();
   Time ring_time(Time& until);
   void collect_counters(SwitchTotals& totals) const;
-  void plant_twice(datapath::PortId port, const FrameRef& frame);
-  void plant_payload(FrameRef& frame);
   /// The event belongs to this life of the program (its generation is in the upper half of value).
   bool current(const Event& event) const { return (event.value >> 16) == (life_ & 0xFFFFU); }
   std::uint32_t stamped(std::uint32_t value) const { return (life_ & 0xFFFFU) << 16 | value; }
@@ -147,7 +143,8 @@ class SwitchNode final : public EventHandler {
   SwitchSpec spec_;
   std::uint16_t number_;
   Random random_;
-  Random plant_random_;
+  SwitchBugs bugs_;
+  std::optional<MarkWatch> marks_;
   CheckingPool pool_;
   std::vector<Link*> ports_;
   unsigned life_ = 0;
@@ -159,14 +156,8 @@ class SwitchNode final : public EventHandler {
   std::deque<datapath::Notice> notices_;
   Time answers_until_ = 0, control_until_ = 0, notices_until_ = 0;
   Time tick_at_ = never;
+  Time paused_until_ = 0;
   SwitchTotals totals_;
-
-  struct Seen {  // the planted bugs copy identities that were seen
-    std::array<std::uint8_t, 42> encapsulation;
-    datapath::PortId port;
-  };
-  std::map<std::uint32_t, Seen> seen_;      // job << 16 | member
-  std::map<std::uint32_t, FrameRef> last_;  // by job
 };
 
 }  // namespace iswitch::sim

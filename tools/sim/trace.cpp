@@ -36,6 +36,8 @@ const char* what_name(What what) {
       return "submit";
     case What::complete:
       return "complete";
+    case What::update:
+      return "update";
     case What::state:
       return "state";
     case What::crash:

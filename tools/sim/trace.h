@@ -26,7 +26,8 @@ enum class What : std::uint8_t {
   order,       ///< an order reached a shard: a = order's kind, b = job
   submit,      ///< a worker starts operation a of round base b
   complete,    ///< operation a ended; b = error code
-  state,       ///< a worker's engine changed state: a = new state, b = base_round
+  update,      ///< a worker has applied an update: a = segment, b = its number
+  state,       ///< a worker's engine changed state: a = new state, or 100 + event; b = base_round
   crash,       ///< a node's program vanished
   start,       ///< a node's program started
   fault,       ///< a chaos act: a = which, b = its argument

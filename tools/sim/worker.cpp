@@ -5,11 +5,30 @@
 namespace iswitch::sim {
 
 namespace {
+
 constexpr Time reset_patience = second;
+
+// Sizes of every kind: a few elements, whole segments, and anything.
+std::uint32_t vector_size(Random& random, const WorkloadSpec& load, std::uint32_t segment) {
+  if (load.edges) {
+    switch (random.below(4)) {
+      case 0:
+        return 1 + static_cast<std::uint32_t>(random.below(8));
+      case 1:
+        return segment * (1 + static_cast<std::uint32_t>(
+                                  random.below(std::max(1U, load.max_elements / segment))));
+      default:
+        break;
+    }
+  }
+  return load.min_elements +
+         static_cast<std::uint32_t>(random.below(load.max_elements - load.min_elements + 1));
 }
 
-Operation JobProgram::operation(std::uint64_t seed, std::uint32_t base_round,
-                                std::uint32_t index) const {
+}  // namespace
+
+Operation SyncProgram::operation(std::uint64_t seed, std::uint32_t base_round,
+                                 std::uint32_t index) {
   Random random(
       mix(seed ^ mix(std::uint64_t{job} << 48 ^ std::uint64_t{base_round} << 16 ^ index)));
   Operation op;
@@ -21,7 +40,7 @@ Operation JobProgram::operation(std::uint64_t seed, std::uint32_t base_round,
   op.ranks = ranks;
   op.seed = random.next();
   op.user_tag = static_cast<std::uint32_t>(random.below(3));
-  op.root = static_cast<wire::MemberId>(random.below(ranks));
+  op.root = static_cast<unsigned>(random.below(ranks));
   const double kind = random.unit();
   if (kind < workload.barriers) {
     op.kind = wire::OperationKind::barrier;
@@ -32,88 +51,42 @@ Operation JobProgram::operation(std::uint64_t seed, std::uint32_t base_round,
     op.reduction = agent::Reduction::mean;
   }
   op.zeros = random.chance(workload.zeros);
-  // Sizes of every kind: a few elements, whole segments, and anything.
-  switch (random.below(4)) {
-    case 0:
-      op.elements = 1 + static_cast<std::uint32_t>(random.below(8));
-      break;
-    case 1:
-      op.elements =
-          op.segment_elements * (1 + static_cast<std::uint32_t>(random.below(std::max(
-                                         1U, workload.max_elements / op.segment_elements))));
-      break;
-    default:
-      op.elements = 1 + static_cast<std::uint32_t>(random.below(workload.max_elements));
+  op.elements = vector_size(random, workload, op.segment_elements);
+  auto& known = known_[{base_round, index}];
+  op.known = known.lock();
+  if (!op.known) {
+    op.known = std::make_shared<const std::vector<float>>(coefficients(op));
+    known = op.known;
+    if (known_.size() > 64) std::erase_if(known_, [](const auto& k) { return k.second.expired(); });
   }
   return op;
 }
 
-Worker::Worker(World& world, HostNode& host, JobProgram& program, Checks& checks, unsigned rank,
-               Random random)
-    : world_(world), host_(host), program_(program), checks_(checks), rank_(rank), random_(random) {
-  host_.set_program(*this);
-}
+Worker::Worker(World& world, HostNode& host, SyncProgram& program, Checks& checks, unsigned rank,
+               double slowness, Random random)
+    : Member(world, host, program, rank, slowness, random), program_(program), checks_(checks) {}
 
-void Worker::start() {
-  wanted_up_ = true;
+void Worker::begin() {
   in_flight_.clear();
   in_stream_ = false;
   ended_ = false;
-  leaving_ = false;
   reset_ask_at_ = never;
-  next_run_ = never;
-  agent::EngineOptions options = program_.options;
-  options.incarnation = static_cast<std::uint32_t>(random_.next());
-  options.wanted_member = wanted_;
-  host_.crash();
-  host_.start(std::move(options));
-  host_.engine()->join(world_.now(), world_.now() + program_.workload.join_patience);
 }
 
-void Worker::crash() {
-  wanted_up_ = false;
-  in_flight_.clear();
-  host_.crash();
-}
-
-void Worker::leave(Time deadline) {
-  wanted_up_ = false;
-  if (!host_.up()) return;
-  leaving_ = true;
-  host_.engine()->leave(world_.now(), deadline);
-  host_.wake_at(world_.now());
-}
-
-void Worker::come_back(Time at) {
-  wanted_up_ = true;
-  if (start_scheduled_) return;
-  start_scheduled_ = true;
-  world_.queue.schedule(at, *this, start_kind);
-}
-
-void Worker::handle(const Event& /*start*/) {
-  start_scheduled_ = false;
-  if (!wanted_up_) return;
-  const bool ended = !host_.up() || host_.engine()->state() == agent::EngineState::failed ||
-                     host_.engine()->state() == agent::EngineState::left;
-  if (ended) start();
+bool Worker::done() const {
+  return in_stream_ && !ended_ && in_flight_.empty() && program_.workload.operations != 0 &&
+         next_index_ >= program_.workload.operations;
 }
 
 bool Worker::may_begin() const {
+  const std::uint32_t operations = program_.workload.operations;
+  if (operations != 0 && next_index_ >= operations) return false;
   if (!program_.stopping) return true;
   const auto begun = program_.begun.find(base_round_);
   return begun != program_.begun.end() && next_index_ < begun->second;
 }
 
-void Worker::run(agent::Engine& engine, Time now) {
-  next_run_ = never;
-  const agent::EngineState state = engine.state();
-  if (state == agent::EngineState::failed || state == agent::EngineState::left) {
-    if (wanted_up_) come_back(now + program_.workload.restart_after);
-    return;
-  }
-  if (state != agent::EngineState::running && state != agent::EngineState::halted) return;
-  if (!wanted_up_ || leaving_) return;
+void Worker::work(agent::Engine& engine, Time now) {
   if (!in_stream_ || engine.job().base_round != base_round_) {
     if (!in_flight_.empty()) return;  // of the old stream; they are failing
     in_stream_ = true;
@@ -153,10 +126,10 @@ void Worker::submit(agent::Engine& engine, Time now) {
   auto& begun = program_.begun[base_round_];
   begun = std::max(begun, next_index_ + 1);
   ++next_index_;
-  compute_until_ = now + random_.around(program_.workload.compute, program_.workload.noise);
+  compute_until_ = now + compute_time();
   pending->submitted = now;
   pending->deadline = now + program_.workload.deadline;
-  const bool root = op.kind == wire::OperationKind::broadcast && engine.member() == op.root;
+  const bool root = op.kind == wire::OperationKind::broadcast && rank_ == op.root;
   const bool sends = op.kind == wire::OperationKind::sum || root;
   pending->in_place = random_.chance(0.5);
   pending->input.resize(op.elements + 1);
@@ -176,16 +149,14 @@ void Worker::submit(agent::Engine& engine, Time now) {
     checks_.mistaken(op, rank_);
   }
   world_.trace.add(now, What::submit, host_.number(), op.index, op.base_round);
-  checks_.submitted(op, rank_, engine.member());
+  checks_.submitted(op, rank_, now);
   pending->id = engine.submit(request, now);
   in_flight_.push_back(std::move(pending));
 }
 
 void Worker::check_input(Pending& pending) {
   if (pending.in_place || pending.operation.kind != wire::OperationKind::sum) return;
-  std::vector<float> expected(pending.in().size());
-  fill(pending.operation, rank_, expected);
-  if (!std::equal(expected.begin(), expected.end(), pending.in().begin())) {
+  if (!is_filled(pending.operation, rank_, pending.in())) {
     world_.violation(property::exact_sum,
                      format("rank %u: the input of an operation was written", rank_));
   }
@@ -204,9 +175,8 @@ void Worker::completed(const agent::Completion& completion, agent::Engine& /*eng
   const auto code = completion.error.code;
   world_.trace.add(now, What::complete, host_.number(), pending->operation.index,
                    static_cast<std::uint32_t>(code));
-  const Time slack = host_.slack() + std::max<Time>(0, host_.paused_until() - pending->deadline);
-  checks_.ended({pending->operation, completion, rank_, host_.engine()->member(), pending->out(),
-                 pending->deadline, slack});
+  checks_.ended({pending->operation, completion, rank_, pending->out(), pending->submitted,
+                 pending->deadline, slack(pending->deadline)});
   check_input(*pending);
   if (code == agent::ErrorCode::none) ++successes_;
   if (code != agent::ErrorCode::none && code != agent::ErrorCode::root_missing) {

@@ -2,7 +2,8 @@
 // same run without the bug is clean.
 #include <catch2/catch.hpp>
 
-#include "tools/sim/star.h"
+#include "tools/sim/random_scenario.h"
+#include "tools/sim/run.h"
 
 using namespace iswitch;
 using namespace iswitch::sim;
@@ -17,35 +18,65 @@ std::string lines_of(const Report& report) {
 
 Scenario two_jobs(std::uint64_t seed) {
   Scenario scenario = quiet_star(seed, 4);
-  Scenario other = quiet_star(seed, 3);
-  scenario.jobs.push_back(other.jobs[0]);
+  scenario.jobs.push_back(scenario.jobs[0]);
   scenario.jobs[1].config.id = 2;
-  for (auto& host : other.hosts) {
-    host.job = 1;
-    host.host.name = "b" + host.host.name;
-    host.host.endpoint.mac.bytes[4] = 9;
-    host.host.endpoint.ip.value += 100;
-    scenario.hosts.push_back(host);
-  }
+  for (unsigned rank = 0; rank < 3; ++rank) add_worker(scenario, format("b-w%u", rank), 0, 1);
   return scenario;
 }
 
-Report run_with(SwitchBug bug, std::uint64_t seed) {
-  Scenario scenario = two_jobs(seed);
-  scenario.node.bug = bug;
+Report run_with(Scenario scenario, SwitchBug bug) {
+  scenario.switches[0].node.bug = bug;
   scenario.probe = 500 * millisecond;
   return Run(std::move(scenario)).execute();
 }
 
+// Workers whose contributions are marked now and then.
+Scenario congested(std::uint64_t seed) {
+  Scenario scenario = quiet_star(seed, 4);
+  scenario.jobs[0].ecn = true;
+  for (auto& host : scenario.hosts) {
+    host.cable.up.bits_per_second = 1'000'000'000;
+    host.cable.up.ecn_threshold_bytes = 3'000;
+  }
+  return scenario;
+}
+
+Scenario asynchronous(std::uint64_t seed) {
+  Scenario scenario = quiet_star(seed, 4);
+  JobPlan& plan = scenario.jobs[0];
+  plan.config.mode = wire::Mode::async;
+  plan.config.threshold = 2;
+  plan.workload.max_elements = 1500;
+  for (auto& host : scenario.hosts) {  // so that there are copies and gaps
+    host.cable.down.faults.loss = 0.01;
+    host.cable.up.faults.loss = 0.01;
+  }
+  return scenario;
+}
+
 }  // namespace
 
-TEST_CASE("a quiet run breaks nothing and does work", "[sim]") {
-  const Report report = run_with(SwitchBug::none, 1);
-  INFO(lines_of(report));
-  CHECK(report.violations.empty());
-  CHECK(report.failures == 0);
-  CHECK(report.operations > 500);
-  CHECK(report.elements > 100'000);
+TEST_CASE("quiet runs break nothing and do work", "[sim]") {
+  const Report star = run_with(two_jobs(1), SwitchBug::none);
+  INFO(lines_of(star));
+  CHECK(star.violations.empty());
+  CHECK(star.failures == 0);
+  CHECK(star.operations > 500);
+  CHECK(star.elements > 100'000);
+  const Report tree = run_with(quiet_tree(1, 3, 2), SwitchBug::none);
+  INFO(lines_of(tree));
+  CHECK(tree.violations.empty());
+  CHECK(tree.failures == 0);
+  CHECK(tree.operations > 500);
+  const Report marked = run_with(congested(1), SwitchBug::none);
+  INFO(lines_of(marked));
+  CHECK(marked.violations.empty());
+  CHECK(marked.links.marked > 100);
+  const Report async = run_with(asynchronous(1), SwitchBug::none);
+  INFO(lines_of(async));
+  CHECK(async.violations.empty());
+  CHECK(async.operations > 500);
+  CHECK(async.jobs.at(0).updates > 500);
 }
 
 TEST_CASE("planted in the switch: a bug is caught", "[sim]") {
@@ -60,12 +91,64 @@ TEST_CASE("planted in the switch: a bug is caught", "[sim]") {
       {"add another job's contribution", SwitchBug::swap_job, property::exact_sum},
       {"other bits for one member", SwitchBug::wrong_bits, property::same_bits},
       {"lose a frame uncounted", SwitchBug::lose_frame, property::counters},
-      {"write a shared buffer", SwitchBug::shared_buffer, "buffers"},
+      {"use a slot's memory early", SwitchBug::shared_buffer, property::buffers},
       {"keep a buffer", SwitchBug::keep_buffer, property::outstanding},
+      {"let a barrier through early", SwitchBug::fake_barrier, property::meeting},
+      {"say one worker less", SwitchBug::miscount, property::honest},
   };
   for (const Case& c : cases) {
     INFO("planted: " << c.name);
-    const Report report = run_with(c.bug, 1);
+    const Report report = run_with(two_jobs(1), c.bug);
+    INFO(lines_of(report));
+    CHECK(report.broken(c.property));
+  }
+}
+
+TEST_CASE("planted in the switch: summing operations that differ is caught", "[sim]") {
+  Scenario scenario = quiet_star(1, 4);
+  scenario.jobs[0].workload.mistakes = 0.02;
+  const Report clean = run_with(scenario, SwitchBug::none);
+  INFO(lines_of(clean));
+  CHECK(clean.violations.empty());
+  CHECK(clean.errors.count("mismatch") == 1);
+  const Report report = run_with(scenario, SwitchBug::ignore_tag);
+  INFO(lines_of(report));
+  CHECK(report.broken(property::agreement));
+}
+
+TEST_CASE("planted in the switch: a lost congestion mark is caught", "[sim]") {
+  const Report report = run_with(congested(1), SwitchBug::lose_mark);
+  INFO(lines_of(report));
+  CHECK(report.broken(property::marks));
+}
+
+TEST_CASE("planted in a tree: a bug in a leaf or the root is caught", "[sim]") {
+  for (const unsigned node : {0U, 1U}) {
+    Scenario scenario = quiet_tree(1, 2, 3);
+    scenario.switches[node].node.bug = SwitchBug::add_twice;
+    scenario.probe = 500 * millisecond;
+    const Report report = Run(std::move(scenario)).execute();
+    INFO("at switch " << node << "\n" << lines_of(report));
+    CHECK(report.broken(property::exact_sum));
+  }
+}
+
+TEST_CASE("planted in an asynchronous job: a bug is caught", "[sim]") {
+  struct Case {
+    const char* name;
+    SwitchBug bug;
+    const char* property;
+  };
+  const Case cases[] = {
+      {"no duplicate check", SwitchBug::skip_check, property::exact_sum},
+      {"other bits for one member", SwitchBug::wrong_bits, property::same_bits},
+      {"an update under another number", SwitchBug::renumber, property::same_bits},
+      {"say one worker less", SwitchBug::miscount, property::honest},
+      {"forget a member", SwitchBug::forget_member, property::recovery},
+  };
+  for (const Case& c : cases) {
+    INFO("planted: " << c.name);
+    const Report report = run_with(asynchronous(1), c.bug);
     INFO(lines_of(report));
     CHECK(report.broken(c.property));
   }
@@ -74,8 +157,8 @@ TEST_CASE("planted in the switch: a bug is caught", "[sim]") {
 TEST_CASE("planted in a link: corruption behind the checksum is caught", "[sim]") {
   Scenario scenario = quiet_star(2, 4);
   for (auto& host : scenario.hosts) {
-    host.up.faults.corrupt = 0.01;
-    host.up.faults.reseal = true;
+    host.cable.up.faults.corrupt = 0.01;
+    host.cable.up.faults.reseal = true;
   }
   const Report report = Run(std::move(scenario)).execute();
   CHECK(report.broken(property::exact_sum));
@@ -84,8 +167,32 @@ TEST_CASE("planted in a link: corruption behind the checksum is caught", "[sim]"
 TEST_CASE("planted in a host: sleeping through a deadline is caught", "[sim]") {
   Scenario scenario = quiet_star(3, 2);
   scenario.hosts[1].host.bug = HostBug::sleep_late;
-  for (auto& host : scenario.hosts) host.down.faults.loss = 0.3;
+  for (auto& host : scenario.hosts) host.cable.down.faults.loss = 0.3;
   scenario.trouble = 5 * second;
   const Report report = Run(std::move(scenario)).execute();
   CHECK(report.broken(property::deadline));
+}
+
+TEST_CASE("planted in a host: waking for nothing is caught", "[sim]") {
+  Scenario scenario = quiet_star(3, 2);
+  scenario.hosts[1].host.bug = HostBug::wake_for_nothing;
+  const Report report = Run(std::move(scenario)).execute();
+  CHECK(report.broken(property::idle));
+}
+
+TEST_CASE("planted in a host: a slot that is in use for another position is caught", "[sim]") {
+  Scenario scenario = quiet_star(3, 3);
+  scenario.hosts[1].host.bug = HostBug::wrong_slot;
+  scenario.probe = 500 * millisecond;
+  const Report report = Run(std::move(scenario)).execute();
+  INFO(lines_of(report));
+  CHECK(report.broken(property::exact_sum));
+}
+
+TEST_CASE("planted in a worker: an update that is applied twice is caught", "[sim]") {
+  Scenario scenario = asynchronous(4);
+  scenario.hosts[2].apply_twice = true;
+  const Report report = Run(std::move(scenario)).execute();
+  INFO(lines_of(report));
+  CHECK(report.broken(property::replicas));
 }

@@ -1,0 +1,250 @@
+#include "tools/sim/async_checks.h"
+
+#include <algorithm>
+
+#include "tools/sim/checks.h"
+#include "tools/sim/gradient.h"
+#include "tools/sim/random.h"
+
+namespace iswitch::sim {
+
+namespace {
+constexpr std::size_t recent = 64;       // pushes of a rank that an update may still bring
+constexpr unsigned most_parts = 12;      // of one rank in an update: it gave the earlier ones up
+constexpr std::size_t one_of_many = 24;  // such parts are not older than that
+}  // namespace
+
+AsyncChecks::AsyncChecks(World& world, std::uint16_t job, unsigned number, unsigned ranks,
+                         std::uint32_t elements, std::uint32_t segment_elements)
+    : world_(world),
+      job_(job),
+      number_(number),
+      ranks_(ranks),
+      elements_(elements),
+      segment_elements_(segment_elements),
+      segments_((elements + segment_elements - 1) / segment_elements),
+      pushes_(ranks),
+      positions_(ranks) {}
+
+void AsyncChecks::wrong(const char* property, unsigned rank, const std::string& text) {
+  world_.violation(property, format("job %u rank %u: %s", job_, rank, text.c_str()));
+}
+
+void AsyncChecks::epoch(std::uint32_t base_round, std::span<const float> weights) {
+  Epoch& epoch = epochs_[base_round];
+  epoch.start.assign(weights.begin(), weights.end());
+  epoch.reference = epoch.start;
+  epoch.updates.assign(segments_, {});
+}
+
+// 1 to 2^19: the sum of many stays a whole number that a float32 holds.
+float AsyncChecks::value(unsigned rank, std::uint32_t serial, std::uint64_t element) const {
+  const std::uint64_t push = std::uint64_t{number_} << 48 ^ std::uint64_t{rank} << 32 ^ serial;
+  return static_cast<float>(1 + (mix(mix(push) ^ element) & 0x7'FFFF));
+}
+
+std::uint32_t AsyncChecks::pushed(unsigned rank, std::span<float> out) {
+  auto& pushes = pushes_[rank];
+  const auto serial = static_cast<std::uint32_t>(pushes.size());
+  pushes.emplace_back();
+  pushes.back().where.resize(segments_);
+  std::fill(out.begin(), out.end(), 0.0F);
+  for (std::size_t e = rank; e < out.size(); e += ranks_) out[e] = value(rank, serial, e);
+  ++figures_.pushes;
+  return serial;
+}
+
+bool AsyncChecks::unchanged(unsigned rank, std::uint32_t serial,
+                            std::span<const float> gradient) const {
+  for (std::size_t e = 0; e < gradient.size(); ++e) {
+    if (gradient[e] != (e % ranks_ == rank ? value(rank, serial, e) : 0.0F)) return false;
+  }
+  return true;
+}
+
+void AsyncChecks::ended(const Ending& ending) {
+  if (world_.now() > ending.deadline + ending.slack) {
+    wrong(property::deadline, ending.rank,
+          format("push %u ended %.3f ms after its deadline", ending.serial,
+                 static_cast<double>(world_.now() - ending.deadline) / 1e6));
+  }
+  if (ending.error) {
+    ++figures_.failed;
+    ++figures_.errors[static_cast<unsigned>(ending.error.code)];
+    if (ending.error.text.empty() || ending.error.text.find('\n') != std::string::npos) {
+      wrong(property::honest, ending.rank,
+            format("an error (%s) is not one line of text", agent::error_name(ending.error.code)));
+    }
+    return;
+  }
+  ++figures_.completed;
+  figures_.times.push_back(world_.now() - ending.submitted);
+  Push& push = pushes_[ending.rank][ending.serial];
+  push.acknowledged = true;
+  push.base_round = ending.base_round;
+}
+
+void AsyncChecks::resumed(unsigned rank, const agent::UpdateNumbers& numbers) {
+  positions_[rank] = numbers;
+  positions_[rank].last.resize(segments_, numbers.base_round);
+}
+
+void AsyncChecks::applied(unsigned rank, std::uint32_t base_round, const agent::Update& update,
+                          std::span<const float> weights) {
+  ++figures_.updates;
+  agent::UpdateNumbers& position = positions_[rank];
+  if (position.base_round != base_round || update.segment >= segments_) {
+    wrong(property::once, rank,
+          format("update %u of segment %u belongs to base round %u, its weights to %u",
+                 update.number, update.segment, base_round, position.base_round));
+    return;
+  }
+  std::uint32_t& last = position.last[update.segment];
+  if (update.number != last + 1) {
+    wrong(property::once, rank,
+          format("update %u of segment %u came after update %u", update.number, update.segment,
+                 last));
+  }
+  last = update.number;
+
+  Epoch& epoch = epochs_[base_round];
+  auto& records = epoch.updates[update.segment];
+  const std::uint32_t index = update.number - base_round - 1;
+  if (index > records.size()) {
+    wrong(property::once, rank,
+          format("update %u of segment %u was delivered, update %u to nobody", update.number,
+                 update.segment, base_round + 1 + static_cast<std::uint32_t>(records.size())));
+    return;
+  }
+  if (index == records.size()) first_seen(epoch, base_round, update);
+  const Record& record = records[index];
+  if (record.values != hash_of(update.values) || record.workers != update.workers ||
+      record.partial != update.partial) {
+    wrong(property::same_bits, rank,
+          format("update %u of segment %u differs from what another rank got (workers %u and %u)",
+                 update.number, update.segment, update.workers, record.workers));
+  }
+  if (record.weights != hash_of(weights)) {
+    wrong(property::replicas, rank,
+          format("weights of segment %u at update %u differ from the sum of all updates",
+                 update.segment, update.number));
+  }
+}
+
+void AsyncChecks::first_seen(Epoch& epoch, std::uint32_t base_round, const agent::Update& update) {
+  const std::uint64_t start = std::uint64_t{update.segment} * segment_elements_;
+  const std::uint64_t end = std::min<std::uint64_t>(start + segment_elements_, elements_);
+  if (update.first != start || update.values.size() != end - start) {
+    wrong(
+        property::exact_sum, 0,
+        format("update %u of segment %u has %zu elements from %llu", update.number, update.segment,
+               update.values.size(), static_cast<unsigned long long>(update.first)));
+    return;
+  }
+  unsigned parts = 0;
+  bool right = true;
+  for (std::uint64_t e = start; e < std::min(end, start + ranks_) && right; ++e) {
+    right = decode(base_round, update, static_cast<unsigned>(e % ranks_), e, parts);
+  }
+  if (right && end - start >= ranks_ && parts != update.workers) {
+    wrong(property::honest, 0,
+          format("update %u of segment %u has %u pushes in it, but says %u", update.number,
+                 update.segment, parts, update.workers));
+  }
+  const auto reference = std::span(epoch.reference).subspan(start, end - start);
+  for (std::size_t i = 0; i < reference.size(); ++i) reference[i] += update.values[i];
+  epoch.updates[update.segment].push_back(
+      {hash_of(update.values), hash_of(reference), update.workers, update.partial});
+}
+
+bool AsyncChecks::is_sum_of(const agent::Update& update, unsigned rank, std::uint64_t first,
+                            const std::vector<std::uint32_t>& serials) const {
+  for (std::uint64_t e = first; e < update.first + update.values.size(); e += ranks_) {
+    float expected = 0;
+    for (const std::uint32_t serial : serials) expected += value(rank, serial, e);
+    if (update.values[e - update.first] != expected) return false;
+  }
+  return true;
+}
+
+bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::uint64_t first,
+                             unsigned more, float left, std::size_t below,
+                             std::vector<std::uint32_t>& found) const {
+  if (more == 0) return left == 0 && is_sum_of(update, rank, first, found);
+  const auto& pushes = pushes_[rank];
+  const std::size_t reach = more + found.size() > 1 ? one_of_many : recent;
+  const std::size_t oldest = pushes.size() > reach ? pushes.size() - reach : 0;
+  for (std::size_t serial = below; serial-- > oldest;) {
+    if (pushes[serial].where[update.segment] != 0) continue;
+    const float part = value(rank, static_cast<std::uint32_t>(serial), first);
+    if (part > left || (more == 1 && part != left)) continue;
+    found.push_back(static_cast<std::uint32_t>(serial));
+    if (find_parts(update, rank, first, more - 1, left - part, serial, found)) return true;
+    found.pop_back();
+  }
+  return false;
+}
+
+bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
+                         std::uint64_t first, unsigned& parts) {
+  const float sum = update.values[first - update.first];
+  std::vector<std::uint32_t> found;
+  auto& pushes = pushes_[rank];
+  bool right = is_sum_of(update, rank, first, found);
+  for (unsigned count = 1; !right && count <= most_parts; ++count)
+    right = find_parts(update, rank, first, count, sum, pushes.size(), found);
+  if (!right) {
+    wrong(property::exact_sum, rank, explain(rank, update, first, sum));
+    return false;
+  }
+  for (const std::uint32_t serial : found) {
+    pushes[serial].where[update.segment] = (std::uint64_t{base_round} << 32 | update.number) + 1;
+  }
+  parts += static_cast<unsigned>(found.size());
+  return true;
+}
+
+std::string AsyncChecks::explain(unsigned rank, const agent::Update& update, std::uint64_t element,
+                                 float sum) const {
+  const std::string where =
+      format("update %u of segment %u, element %llu, is %.9g", update.number, update.segment,
+             static_cast<unsigned long long>(element), static_cast<double>(sum));
+  const auto& pushes = pushes_[rank];
+  for (std::size_t serial = 0; serial < pushes.size(); ++serial) {
+    const float one = value(rank, static_cast<std::uint32_t>(serial), element);
+    const std::uint64_t in = pushes[serial].where[update.segment];
+    if (one == sum && in != 0) {
+      return where + format(": push %zu again, which is in update %u already", serial,
+                            static_cast<std::uint32_t>(in - 1));
+    }
+    if (one * 2 == sum) return where + format(": push %zu twice", serial);
+  }
+  return where + ": no sum of this rank's pushes";
+}
+
+void AsyncChecks::quiet(std::uint32_t base_round) {
+  for (unsigned rank = 0; rank < ranks_; ++rank) {
+    for (std::size_t serial = 0; serial < pushes_[rank].size(); ++serial) {
+      const Push& push = pushes_[rank][serial];
+      if (!push.acknowledged || push.base_round != base_round) continue;
+      for (std::uint32_t segment = 0; segment < segments_; ++segment) {
+        const std::uint64_t start = std::uint64_t{segment} * segment_elements_;
+        const std::uint64_t size = std::min<std::uint64_t>(segment_elements_, elements_ - start);
+        if (size < ranks_ || push.where[segment] != 0) continue;
+        wrong(property::once, rank,
+              format("push %zu was acknowledged, and its segment %u is in no update", serial,
+                     segment));
+        return;
+      }
+    }
+  }
+}
+
+void AsyncChecks::compare(unsigned rank, std::uint32_t base_round, std::span<const float> weights) {
+  const auto epoch = epochs_.find(base_round);
+  if (epoch == epochs_.end() || hash_of(epoch->second.reference) != hash_of(weights)) {
+    wrong(property::replicas, rank, "its weights at the end are not the sum of all updates");
+  }
+}
+
+}  // namespace iswitch::sim
