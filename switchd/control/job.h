@@ -61,6 +61,8 @@ struct Job {
   bool halt_wanted = false;
   bool datapath_halted = false;  ///< last SetHalted sent
 
+  std::uint64_t last_put = 0;  ///< PutMember orders so far
+
   // Of a child.
   std::unique_ptr<Uplink> uplink;
   std::optional<ParentRun> run;  ///< of the last Start

@@ -45,19 +45,21 @@ void Control::State::on_join(Job& job, const Requester& who, Bytes body, const T
 
   const datapath::MemberSpec spec = member_spec(seat.id, who, *join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
-    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}, false}, turn);
+    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}, 0, false}, turn);
   } else {
     Member& member = *job.members.find(seat.id);
     member.last_heard = turn.now;
     if (member.spec == spec && member.placed) return answer_join(job, who, turn);
     member.spec = spec;
-    member.placed = false;
   }
+  Member& member = *job.members.find(seat.id);
+  member.put = ++job.last_put;
+  member.placed = false;
   // Asked again before the row is there, it is put again: the same incarnation refills nothing.
   order(job, datapath::PutMember{spec}, turn,
-        [this, who, spec](Job& same, const Outcome&, const Turn& later) {
-          Member* const member = same.members.find(spec.id);
-          if (member != nullptr && member->spec == spec) member->placed = true;
+        [this, who, id = seat.id, put = member.put](Job& same, const Outcome&, const Turn& later) {
+          Member* const row = same.members.find(id);
+          if (row != nullptr && row->put == put) row->placed = true;
           answer_join(same, who, later);
         });
   if (!job.formed && job.members.complete()) {

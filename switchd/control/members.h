@@ -44,7 +44,8 @@ struct Member {
   Time joined_at = 0;
   Time last_heard = 0;
   Told told;
-  bool placed = false;  ///< the datapath has its row
+  std::uint64_t put = 0;  ///< counts PutMember orders; the last one of this row
+  bool placed = false;    ///< the datapath has done that one
 };
 
 class MemberTable {

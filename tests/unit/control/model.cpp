@@ -10,7 +10,9 @@ std::optional<MemberId> Model::id_at(const PlaceKey& place) const {
 
 void Model::remove(MemberId id) {
   rows.erase(id);
-  if (rows.empty()) formed = false;
+  if (!rows.empty()) return;
+  if (formed) ++clearings;
+  formed = false;
 }
 
 void Model::evict(MemberId id) { remove(id); }
@@ -67,6 +69,7 @@ Model::Verdict Model::receive(const PlaceKey& from, const Request& request, Time
       break;
     case Action::reset:
       done.resets = true;
+      ++clearings;
       break;
     case Action::set_threshold:
       if (request.threshold > 64) {
@@ -123,7 +126,8 @@ Model::Verdict Model::join(const PlaceKey& from, const wire::JoinBody& body, Tim
   }
   if (own) rows.erase(*own);
   rows[*id] = {from, body.incarnation, now};
-  verdict.resets = formed;
+  verdict.resets = formed && config_.mode == wire::Mode::sync;
+  if (verdict.resets) ++clearings;
   if (rows.size() == config_.members) formed = true;
   return verdict;
 }

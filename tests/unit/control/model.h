@@ -52,6 +52,7 @@ class Model {
   bool formed = false;
   bool halted = false;
   std::uint16_t threshold = 0;
+  std::uint64_t clearings = 0;  ///< times that its slots may have had to be cleared
 
  private:
   struct Last {

@@ -73,6 +73,13 @@ void Parent::answer(const Sent& request) {
   CHECK(request.port == parent_port);
   if (!knows_job) return reply(request, Status::no_such_job, {});
   Status status = Status::ok;
+  if (request.action != Action::ping && request.action != Action::help) {
+    if (request.nonce < last_nonce_) return reply(request, Status::replayed_nonce);
+    if (request.nonce == last_nonce_ && !statuses.count(request.action))  // not done again
+      return reply(request,
+                   row || request.action == Action::leave ? Status::ok : Status::not_a_member);
+    last_nonce_ = request.nonce;
+  }
   if (request.action == Action::join) {
     std::uint32_t incarnation = 0;
     for (int i = 12; i < 16; ++i)
@@ -113,6 +120,7 @@ void Parent::reply(const Sent& request, Status status, const wire::ReplyBody& bo
 }
 
 void Parent::deliver(const wire::ControlDatagram& datagram) {
+  if (carry) return carry(datagram);
   Client as;
   as.endpoint = endpoint;
   as.ingress = ingress;

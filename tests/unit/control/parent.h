@@ -46,7 +46,11 @@ class Parent {
   /// Time goes on in steps of `step`, answering in between.
   void pass(Time time, Time step = 50 * millisecond);
   /// Restarts: knows nobody.
-  void forget() { row.reset(); }
+  void forget() {
+    row.reset();
+    last_nonce_ = 0;
+  }
+  void evict() { row.reset(); }
 
   /// Everything the child sent to it, requests and replies.
   std::vector<Sent> got(std::size_t from = 0) const;
@@ -69,12 +73,16 @@ class Parent {
   wire::Client client() const { return {key, endpoint.ip, endpoint.udp_port}; }
   /// A frame from it, or from where `as` says.
   void deliver(const wire::ControlDatagram& datagram);
+  /// Instead of delivering at once.
+  std::function<void(const wire::ControlDatagram&)> carry;
+  /// Answers one request of the child's.
+  void answer(const Sent& request);
   datapath::PortId ingress = parent_port;
 
  private:
-  void answer(const Sent& request);
   Bench& bench_;
   std::size_t answered_ = 0;
+  std::uint64_t last_nonce_ = 0;  ///< of the last guarded request
   std::uint64_t nonce_ = 1'000'000;
   std::uint32_t request_id_ = 50;
 };

@@ -29,6 +29,7 @@ RandomRun::RandomRun(std::uint64_t seed) : random_(seed) {
     config.member_timeout = 2 * second;
     if (chance(50)) config.key.assign(16 + id, static_cast<std::uint8_t>(id));
     if (chance(20)) config.base_round = 0xFFFF'FFFD;  // near its wrap
+    if (chance(40)) config.mode = wire::Mode::async;
     configs_.push_back(config);
     models_.emplace(id, Model(config));
     for (unsigned n = 0; n < config.members + 2U; ++n) {
@@ -101,6 +102,8 @@ void RandomRun::ask_something(Agent& agent) {
     Model::Request request = request_of(client.next_header(Action::join));
     const auto wanted = static_cast<MemberId>(chance(50) ? wire::no_member : dice(5));
     request.join = join_body(client, wanted);
+    request.join.mode = configs_[client.job - 1U].mode;
+    if (request.join.mode == wire::Mode::async) ++met["asynchronous Joins"];
     return ask(agent, request, wire::write_join(request.header, request.join, as));
   }
   static constexpr Action actions[] = {
@@ -176,6 +179,7 @@ void RandomRun::operator_acts() {
   ++acts_begun_;
   switch (dice(5)) {
     case 0:
+      ++model.clearings;
       control.reset(config.id, bench_->now, bench_->effects, done);
       break;
     case 1: {
@@ -430,6 +434,7 @@ void RandomRun::check_job_at_rest(const control::JobView& view) {
       if (row == there.members.end() || !(row->second == member.spec)) wrong("a row's data");
     }
     if (there.threshold != model.threshold) wrong("the datapath's threshold");
+    if (there.stops > model.clearings) wrong("slots cleared that nothing had to clear");
     if (there.running != model.formed) wrong("the datapath runs or not");
     if (there.running && there.base != view.base_round) wrong("the datapath's base_round");
     if (there.running && there.halted != model.halted) wrong("the datapath is halted or not");

@@ -56,6 +56,7 @@ TEST_CASE("random sequences keep every promise", "[control][random]") {
                            "resume: ok",
                            "ping: ok",
                            "resets",
+                           "asynchronous Joins",
                            "absorbed",
                            "at once: replayed nonce",
                            "at once: not a member",
