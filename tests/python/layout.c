@@ -26,6 +26,8 @@ int main(void) {
   FIELD(options, window_bytes);
   FIELD(options, ecn);
   FIELD(options, caller_driven);
+  FIELD(options, member);
+  FIELD(options, async_elements);
 
   STRUCT(operation_options);
   FIELD(operation_options, size);
@@ -49,12 +51,37 @@ int main(void) {
   FIELD(statistics, retransmit_timeout_ns);
   FIELD(statistics, ecn_marks);
   FIELD(statistics, window_bytes);
+  FIELD(statistics, updates);
+  FIELD(statistics, helps);
+
+  STRUCT(update);
+  FIELD(update, size);
+  FIELD(update, values);
+  FIELD(update, capacity);
+  FIELD(update, count);
+  FIELD(update, first);
+  FIELD(update, segment);
+  FIELD(update, number);
+  FIELD(update, workers);
+  FIELD(update, partial);
+
+  STRUCT(event);
+  FIELD(event, size);
+  FIELD(event, kind);
+  FIELD(event, base_round);
+  FIELD(event, untouched);
 
   VALUE(ISWITCH_ABI_VERSION);
   VALUE(ISWITCH_ANY_RANK);
+  VALUE(ISWITCH_ANY_MEMBER);
+  VALUE(ISWITCH_MEMBER_IS_RANK);
   VALUE(ISWITCH_SUM);
   VALUE(ISWITCH_MEAN);
   VALUE(ISWITCH_PENDING);
+  VALUE(ISWITCH_EVENT);
+  VALUE(ISWITCH_EVENT_JOINED);
+  VALUE(ISWITCH_EVENT_GONE);
+  VALUE(ISWITCH_EVENT_RESET);
   VALUE(ISWITCH_ERROR_NOT_JOINED);
   VALUE(ISWITCH_ERROR_REFUSED);
   VALUE(ISWITCH_ERROR_TIMED_OUT);

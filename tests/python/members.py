@@ -338,5 +338,92 @@ def wrong_world_size():
     raised(iswitch.BadArgument, lambda: iswitch.join(job=2), "a job of another size than WORLD_SIZE")
 
 
+def take_up(agent):
+    """Who joined last may have joined a job that runs already; here nothing has happened in it."""
+    found = agent.next(0.3)
+    if found is not None:
+        check(isinstance(found, iswitch.Event) and found.kind == "joined" and found.untouched, f"before the first push: {found}")
+        agent.resume(*agent.numbers())
+
+
+def pushes_and_updates():
+    """Every push is in exactly one update a segment, and all members end with the same sum of all pushes."""
+    elements, pushes = 1000, 30
+    gradients = [[values_of(rank * 1000 + number, elements) for number in range(pushes)] for rank in range(MEMBERS)]
+    total = [sum(column) for column in zip(*(gradient for own in gradients for gradient in own))]
+    together = threading.Barrier(MEMBERS, timeout=60)
+
+    def body(agent):
+        together.wait()
+        take_up(agent)
+        together.wait()
+        weights = [0.0] * elements
+        segments = -(-elements * 4 // agent.segment_bytes)
+        equal(len(agent.numbers()[1]), segments, "segments")
+        last, workers, handles = agent.numbers()[1], [0] * segments, []
+        end = time.monotonic() + 60
+        while min(workers) < pushes * MEMBERS:
+            check(time.monotonic() < end, f"pushes in the updates, a segment each, after a minute: {workers}")
+            if len(handles) < pushes and (len(handles) < 2 or handles[-2].done):
+                handles.append(agent.push(array.array("f", gradients[agent.rank][len(handles)])))
+            update = agent.next(0.1)
+            if update is None:
+                continue
+            check(isinstance(update, iswitch.Update), f"instead of an update: {update}")
+            last[update.segment] = (last[update.segment] + 1) & 0xFFFFFFFF
+            equal(update.number, last[update.segment], f"number of an update of segment {update.segment}")
+            equal(update.first, update.segment * agent.segment_bytes // 4, "first element")
+            workers[update.segment] += update.workers
+            for offset, value in enumerate(update.values):
+                weights[update.first + offset] += value
+        for handle in handles:
+            handle.wait()
+        equal(len(handles), pushes, "pushes made")
+        equal(workers, [pushes * MEMBERS] * segments, "pushes in the updates")
+        equal(weights, total, f"weights of rank {agent.rank}")
+        equal(agent.numbers()[1], last, "numbers at the end")
+        equal(agent.next(0.2), None, "what comes after the last update")
+        raised(iswitch.BadArgument, lambda: agent.push(array.array("f", [1.0])), "a push of another length")
+        together.wait()
+
+    on_members(MEMBERS, body, async_elements=elements)
+
+
+def a_reset_is_an_event():
+    together = threading.Barrier(MEMBERS, timeout=60)
+
+    def body(agent):
+        together.wait()
+        take_up(agent)
+        together.wait()
+        push = agent.push(array.array("f", [1.0] * 10))
+        if agent.rank == 0:
+            say("reset")
+        together.wait()
+        end = time.monotonic() + 30
+        while not isinstance(found := agent.next(0.1), iswitch.Event):
+            check(time.monotonic() < end, "no event within 30 s of a reset")
+        equal(found.kind, "reset", "kind of the event")
+        check(found.text and "\n" not in found.text, f"text of the event: {found.text!r}")
+        # Whether the first push came through before the reset is open; one made now does not.
+        try:
+            push.wait()
+        except iswitch.JobReset:
+            pass
+        together.wait()
+        base_round, numbers = agent.numbers()
+        equal((base_round, numbers), (found.base_round, [found.base_round]), "numbers between the event and resume()")
+        agent.resume(base_round, numbers)
+        together.wait()
+        push = agent.push(array.array("f", [1.0 + agent.rank] * 10))
+        while (update := agent.next(0.1)) is None:
+            check(time.monotonic() < end, "no update within 30 s of a reset")
+        equal((update.values.tolist(), update.workers), ([3.0] * 10, 2), "the first update after the reset")
+        push.wait()
+        together.wait()
+
+    on_members(MEMBERS, body, async_elements=10)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

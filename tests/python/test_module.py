@@ -16,7 +16,7 @@ import unittest
 MODULE = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "agent", "python")
 sys.path.insert(0, MODULE)
 import iswitch  # noqa: E402
-from iswitch import _library, _values, _vectors, errors  # noqa: E402
+from iswitch import _library, _values, _vectors, errors, updates  # noqa: E402
 
 try:
     import numpy
@@ -37,7 +37,8 @@ class Declarations(unittest.TestCase):
         self.lines = [line.split() for line in subprocess.check_output([LAYOUT], text=True).splitlines()]
 
     def test_structs(self):
-        known = {"options": _library.Options, "operation_options": _library.OperationOptions, "statistics": _library.Statistics}
+        known = {"options": _library.Options, "operation_options": _library.OperationOptions, "statistics": _library.Statistics,
+                 "update": _library.Update, "event": _library.Event}
         seen = set()
         for kind, name, *numbers in self.lines:
             if kind == "struct":
@@ -54,6 +55,11 @@ class Declarations(unittest.TestCase):
         values = {name: int(numbers[0]) for kind, name, *numbers in self.lines if kind == "value"}
         self.assertEqual(values["ISWITCH_ABI_VERSION"], _library.ABI_VERSION)
         self.assertEqual(values["ISWITCH_ANY_RANK"], iswitch.ANY_RANK)
+        self.assertEqual(values["ISWITCH_ANY_MEMBER"], iswitch.ANY_MEMBER)
+        self.assertEqual(values["ISWITCH_MEMBER_IS_RANK"], _library.MEMBER_IS_RANK)
+        self.assertEqual(values["ISWITCH_EVENT"], _library.EVENT)
+        self.assertEqual({f"ISWITCH_EVENT_{kind.upper()}": number for number, kind in enumerate(updates.EVENT_KINDS)},
+                         {name: number for name, number in values.items() if name.startswith("ISWITCH_EVENT_")})
         self.assertEqual({"sum": values["ISWITCH_SUM"], "mean": values["ISWITCH_MEAN"]}, _library.REDUCTIONS)
         codes = {name[len("ISWITCH_ERROR_"):]: number for name, number in values.items() if name.startswith("ISWITCH_ERROR_")}
         codes["PENDING"] = values["ISWITCH_PENDING"]
@@ -196,6 +202,8 @@ class Options(unittest.TestCase):
         self.refused("neither an IPv4 address", "tor0.example")
         self.refused("job is 65536, and must be in 0..65535", "127.0.0.1", job=65536)
         self.refused("rank is -2", "127.0.0.1", rank=-2)
+        self.refused("member is 65535", "127.0.0.1", member=65535)
+        self.refused("async_elements is -1", "127.0.0.1", async_elements=-1)
         self.refused("size is 0", "127.0.0.1", size=0)
         self.refused("local_port is 1.5", "127.0.0.1", local_port=1.5)
         self.refused("join_timeout is -1.0 seconds", "127.0.0.1", join_timeout=-1)
@@ -232,6 +240,34 @@ class Options(unittest.TestCase):
         _, err = process.communicate(timeout=50)
         self.assertIn("KeyboardInterrupt", err)
         self.assertLess(time.monotonic() - started, 20)
+
+
+@unittest.skipIf(torch is None, "torch is not there")
+class HookWithoutASwitch(unittest.TestCase):
+    """The hook with an agent whose exchanges end at once."""
+
+    SCRIPT = """
+import time, torch, iswitch.ddp
+class Done:
+    def wait(self): pass
+class Agent:
+    whole_job = False
+    def all_reduce(self, *_, **__): return Done()
+class Bucket:
+    def __init__(self, index): self.number, self.gradients = index, torch.zeros(3)
+    def index(self): return self.number
+    def buffer(self): return self.gradients
+states = [iswitch.ddp.State(Agent()) for _ in range(400)]
+for state in states: iswitch.ddp.hook(state, Bucket(0))
+time.sleep(0.3)
+for state in states: iswitch.ddp.hook(state, Bucket(1))
+"""
+
+    def test_an_exit_in_the_middle_is_in_order(self):
+        # Threads that the interpreter stops inside of torch abort the process; without care every second run or more does.
+        for attempt in range(3):
+            done = subprocess.run([sys.executable, "-c", self.SCRIPT], env={**os.environ, "PYTHONPATH": MODULE}, stderr=-1, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), f"attempt {attempt}")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,16 @@
 
 All ranks issue the same operations in the same order. Results are bit-identical on all ranks of one operation, not across
 runs: floats are added in the order in which they arrive. Every failure is an exception, see iswitch.errors; nothing waits
-without a deadline. For torch's DistributedDataParallel: iswitch.ddp.
+without a deadline. For torch's DistributedDataParallel: iswitch.ddp. Asynchronous jobs: join(async_elements=...), Agent.push, next.
 """
 
-from ._library import ANY_RANK
+from ._library import ANY_MEMBER, ANY_RANK
 from .agent import Agent, join
 from .errors import (BadArgument, Closed, Error, Gone, Halted, JobReset, LibraryUnusable, Mismatch, NotJoined, Pending, Refused,
                      RootMissing, SwitchGone, SystemFailure, TimedOut)
 from .handle import Handle
+from .updates import Event, Update
 
-__all__ = ["ANY_RANK", "Agent", "BadArgument", "Closed", "Error", "Gone", "Halted", "Handle", "JobReset", "LibraryUnusable",
-           "Mismatch", "NotJoined", "Pending", "Refused", "RootMissing", "SwitchGone", "SystemFailure", "TimedOut", "join"]
+__all__ = ["ANY_MEMBER", "ANY_RANK", "Agent", "BadArgument", "Closed", "Error", "Event", "Gone", "Halted", "Handle", "JobReset",
+           "LibraryUnusable", "Mismatch", "NotJoined", "Pending", "Refused", "RootMissing", "SwitchGone", "SystemFailure", "TimedOut",
+           "Update", "join"]

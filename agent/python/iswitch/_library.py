@@ -14,9 +14,10 @@ ABI_VERSION = 0
 SONAME = f"libiswitch-agent.so.{ABI_VERSION}"
 ERROR_SIZE = 1024
 
-ANY_RANK = -1
+ANY_RANK = ANY_MEMBER = -1
+MEMBER_IS_RANK = -2
 REDUCTIONS = {"sum": 0, "mean": 1}
-PENDING = 100
+PENDING, EVENT = 100, 101
 
 
 class Sized(ctypes.Structure):
@@ -29,7 +30,8 @@ class Sized(ctypes.Structure):
 class Options(Sized):
     _fields_ = [("size", c_size_t), ("switch_address", c_char_p), ("local_address", c_char_p), ("key_file", c_char_p),
                 ("rank", c_int32), ("job", c_uint16), ("local_port", c_uint16), ("join_timeout_ms", c_uint32),
-                ("operation_timeout_ms", c_uint32), ("window_bytes", c_uint32), ("ecn", c_uint8), ("caller_driven", c_uint8)]
+                ("operation_timeout_ms", c_uint32), ("window_bytes", c_uint32), ("ecn", c_uint8), ("caller_driven", c_uint8),
+                ("member", c_int32), ("async_elements", c_uint64)]
 
 
 class OperationOptions(Sized):
@@ -40,7 +42,16 @@ class Statistics(Sized):
     _fields_ = [("size", c_size_t), *((name, c_uint64) for name in (
         "contributions_sent", "retransmissions", "results", "duplicate_results", "gradient_bytes_sent",
         "gradient_bytes_received", "operations_done", "operations_failed", "resets", "send_calls", "receive_calls",
-        "smoothed_rtt_ns", "retransmit_timeout_ns", "ecn_marks")), ("window_bytes", c_uint32)]
+        "smoothed_rtt_ns", "retransmit_timeout_ns", "ecn_marks")), ("window_bytes", c_uint32), ("updates", c_uint64), ("helps", c_uint64)]
+
+
+class Update(Sized):
+    _fields_ = [("size", c_size_t), ("values", c_void_p), ("capacity", c_size_t), ("count", c_size_t), ("first", c_uint64),
+                ("segment", c_uint32), ("number", c_uint32), ("workers", c_uint16), ("partial", c_uint8)]
+
+
+class Event(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("base_round", c_uint32), ("untouched", c_uint8)]
 
 
 # Vectors are passed as addresses, agents and operations are opaque.
@@ -55,6 +66,7 @@ DECLARATIONS = {
     "iswitch_agent_leave": (c_int, (_AGENT, *_ERROR)),
     "iswitch_agent_free": (None, (_AGENT,)),
     "iswitch_agent_rank": (c_uint16, (_AGENT,)),
+    "iswitch_agent_member": (c_uint16, (_AGENT,)),
     "iswitch_agent_size": (c_uint16, (_AGENT,)),
     "iswitch_agent_size_expected": (c_uint16, (_AGENT,)),
     "iswitch_agent_segment_bytes": (c_uint32, (_AGENT,)),
@@ -63,6 +75,10 @@ DECLARATIONS = {
     "iswitch_all_reduce_start": (c_int, (_AGENT, _FLOATS, _FLOATS, c_size_t, c_int, *_START)),
     "iswitch_broadcast_start": (c_int, (_AGENT, _FLOATS, c_size_t, c_uint16, *_START)),
     "iswitch_barrier_start": (c_int, (_AGENT, *_START)),
+    "iswitch_push_start": (c_int, (_AGENT, _FLOATS, c_size_t, *_START)),
+    "iswitch_next": (c_int, (_AGENT, c_int64, POINTER(Update), POINTER(Event), *_ERROR)),
+    "iswitch_numbers": (c_size_t, (_AGENT, POINTER(c_uint32), POINTER(c_uint32), c_size_t)),
+    "iswitch_resume": (c_int, (_AGENT, c_uint32, POINTER(c_uint32), c_size_t, *_ERROR)),
     "iswitch_operation_done": (c_int, (_OPERATION,)),
     "iswitch_operation_wait": (c_int, (_OPERATION, c_int64, *_ERROR)),
     "iswitch_operation_missing": (c_size_t, (_OPERATION, POINTER(c_uint16), c_size_t)),

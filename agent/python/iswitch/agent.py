@@ -11,18 +11,20 @@ from ._values import milliseconds, whole
 from ._vectors import vector_of
 from .errors import BadArgument, Error
 from .handle import Handle, Operation
+from .updates import AsynchronousMember
 
 U16, U32 = 0xFFFF, 0xFFFF_FFFF
 
 
 def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_address=None, local_port=0, join_timeout=30.0,
-         operation_timeout=30.0, window_bytes=0, ecn=False, caller_driven=False):
+         operation_timeout=30.0, window_bytes=0, ecn=False, caller_driven=False, member=None, async_elements=0):
     """Joins a job, waits until it runs, and gives the Agent: to be used in a with statement, whose end leaves.
 
     switch             IPv4 of the switch, or "IPv4:port"; None: ISWITCH_SWITCH of the environment
     job                job id
-    rank               wanted member id, or ANY_RANK; None: RANK of the environment, any if that is not set
-    size               members that the job must have; None: WORLD_SIZE of the environment, not looked at if that is not set
+    rank               this worker's number in the whole job, or ANY_RANK; None: RANK of the environment, any if that is not set
+    size               members that the job must have; None: WORLD_SIZE of the environment, not looked at if that is not set, nor
+                       where `member` is given: then the switch has a part of the job only
     key_file           the job's key, mode 0600; None: ISWITCH_KEY_FILE of the environment, no key if that is not set
     local_address      IPv4 to bind; None: what the route gives
     local_port         UDP port to bind, 0: any. A fixed one lets a restarted worker take its place at once
@@ -30,6 +32,8 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
     operation_timeout  seconds, the default deadline of operations
     window_bytes       most gradient bytes in flight; 0: what buffers and slots allow
     ecn                ask the network for congestion marks
+    member             wanted member id at the switch, or ANY_MEMBER, where that is not the rank: behind a leaf switch of a larger job
+    async_elements     above 0: the job is asynchronous (push, next), and this the length of its vector in floats
     caller_driven      no thread of the library's: the agent moves in wait() and progress() alone
 
     Raises BadArgument, Refused, SwitchGone, NotJoined, SystemFailure, LibraryUnusable, each with a text that says what to do.
@@ -47,10 +51,12 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
         local_port=whole("local_port", local_port, U16),
         join_timeout_ms=milliseconds("join_timeout", join_timeout, U32),
         operation_timeout_ms=milliseconds("operation_timeout", operation_timeout, U32),
-        window_bytes=whole("window_bytes", window_bytes, U32), ecn=bool(ecn), caller_driven=bool(caller_driven))
+        window_bytes=whole("window_bytes", window_bytes, U32), ecn=bool(ecn), caller_driven=bool(caller_driven),
+        member=_library.MEMBER_IS_RANK if member is None else whole("member", member, U16 - 1, _library.ANY_MEMBER),
+        async_elements=whole("async_elements", async_elements, U32 * 16))
     library = _library.load()
-    agent = Agent(library, _join(library, options))
-    if size is not None and agent.size_expected != size:
+    agent = Agent(library, _join(library, options), whole_job=member is None)
+    if size is not None and agent.whole_job and agent.size_expected != size:
         agent.close()
         raise BadArgument(f"job {job} at {switch} has {agent.size_expected} members, not the {size} of size or WORLD_SIZE")
     return agent
@@ -102,7 +108,7 @@ def _join(library, options):
     return outcome[0]
 
 
-class Agent:
+class Agent(AsynchronousMember):
     """A membership in a job, made by join(). May be used from several threads.
 
     Starting an operation takes vectors of float32, contiguous and in host memory: torch tensors, numpy arrays, anything with the
@@ -113,9 +119,11 @@ class Agent:
     all ranks; where they disagree on it or on the operation all get Mismatch instead of a wrong sum.
     """
 
-    def __init__(self, library, pointer):
+    def __init__(self, library, pointer, whole_job):
+        super().__init__()
         self._library = library
         self._pointer = pointer
+        self.whole_job = whole_job  # whether `size` members are all there are: not behind one of several switches
         self._in_flight = collections.deque()
         self._lock = threading.Lock()  # two threads must not both take away the oldest
         # Also at the interpreter's exit: the library's thread must not write into memory that is gone.
@@ -181,17 +189,22 @@ class Agent:
 
     @property
     def rank(self):
-        """This member's id."""
+        """This worker's number in the whole job."""
         return self._library.iswitch_agent_rank(self._pointer)
 
     @property
+    def member(self):
+        """This member's id at its switch."""
+        return self._library.iswitch_agent_member(self._pointer)
+
+    @property
     def size(self):
-        """Members now."""
+        """Members now, of this switch."""
         return self._library.iswitch_agent_size(self._pointer)
 
     @property
     def size_expected(self):
-        """Members that the job is made for."""
+        """Members of this switch that the job is made for."""
         return self._library.iswitch_agent_size_expected(self._pointer)
 
     @property

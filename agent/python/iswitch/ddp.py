@@ -12,9 +12,9 @@ broadcast_buffers=False. A gloo group does for that; it needs a TCP way between 
 the host's name does not resolve to the right address set GLOO_SOCKET_IFNAME). The gradients go through the switch alone.
 
 What a bucket's exchange fails with (iswitch.TimedOut, JobReset, ...) is raised by loss.backward(), once all of that pass's
-exchanges are over; gradients that were not averaged are NaN then, so that a step made in spite of it is seen. Nothing waits beyond the
-operations' deadlines. A rank cannot know whether the others finished a step that failed here: go on from weights made equal
-anew, for instance by Agent.broadcast from one rank.
+exchanges are over; gradients that were not averaged are NaN then, so that a step made in spite of it is seen. Nothing waits
+beyond the operations' deadlines. A rank cannot know whether the others finished a step that failed here: go on from weights made
+equal anew, for instance by Agent.broadcast from one rank.
 """
 
 import queue
@@ -26,6 +26,9 @@ import torch.distributed as dist
 
 from .errors import BadArgument, Error
 
+# An exchange under way has its deadline; an exit does not wait for that.
+END_SECONDS = 5
+
 
 class State:
     """What the hook needs: `state` of register_comm_hook(). One for each DDP model, all of which must go through their backward
@@ -35,15 +38,16 @@ class State:
     """
 
     def __init__(self, agent, timeout=None):
-        if dist.is_initialized() and dist.get_world_size() != agent.size_expected:
+        if dist.is_initialized() and agent.whole_job and dist.get_world_size() != agent.size_expected:
             raise BadArgument(f"the process group has {dist.get_world_size()} ranks and the job {agent.size_expected} members; the "
                               "mean of the gradients needs them to be the same")
         self.agent = agent
         self.timeout = timeout
         self._pass = None
         self._exchanges = queue.SimpleQueue()
-        threading.Thread(target=_complete, args=(self._exchanges,), name="iswitch-ddp", daemon=True).start()
-        weakref.finalize(self, self._exchanges.put, None)
+        thread = threading.Thread(target=_complete, args=(self._exchanges,), name="iswitch-ddp", daemon=True)
+        thread.start()
+        weakref.finalize(self, _end, self._exchanges, thread)  # also at the interpreter's exit
 
     def _pass_of(self, bucket):
         """The backward pass that a bucket belongs to. DDP launches a pass's buckets in order, from index 0."""
@@ -142,3 +146,12 @@ def _complete(exchanges):
         if exchange is None:
             return
         exchange.complete()
+        del exchange  # its gradients are not the thread's to keep until the next one comes
+
+
+def _end(exchanges, thread):
+    """Ends a State's thread. Were it inside of torch when the interpreter ends, the interpreter would stop it there, in the
+    middle of C++ code, and that aborts the process."""
+    exchanges.put(None)
+    if thread is not threading.current_thread():  # which may be the one that lets go of the State
+        thread.join(END_SECONDS)
