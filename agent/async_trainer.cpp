@@ -234,9 +234,8 @@ AgentError AsyncTrainer::State::keep_own(CatchUp why) {
                     "own are not those from which all go on");
   const UpdateNumbers own = agent.numbers();
   const std::lock_guard<std::mutex> lock(mutex);
-  if (agent.needs_weights()) {
-    if (AgentError error = agent.resume(own)) return error;
-  }
+  // Whether or not an event was told, or is about to be.
+  if (AgentError error = agent.resume(own)) return error;
   if (!assembler.restart(
           {own.base_round, std::vector<std::uint32_t>(own.last.size(), own.base_round)}, 0, {}))
     return error_of(AgentErrorCode::bad_argument,

@@ -227,7 +227,7 @@ TEST_CASE("a rank of the whole job is not the member id") {
   std::string problem;
   Agents agents = join_all(on, 2, problem, [](AgentOptions& options, std::size_t i) {
     options.rank = static_cast<std::uint16_t>(1000 + i);
-    options.member = i == 0 ? std::uint16_t{0} : any_member;
+    options.member = static_cast<std::uint16_t>(i);
   });
   REQUIRE(problem.empty());
   CHECK(agents[1]->rank() == 1001);
@@ -500,6 +500,7 @@ TEST_CASE("a gradient that is too old is dropped") {
   REQUIRE_FALSE(trainer.read_weights(weights));
   const auto push = [&] {
     const auto pushed = trainer.push(gradient);
+    INFO((pushed ? "" : pushed.error().text));
     REQUIRE(pushed);
     if (*pushed) REQUIRE(trainer.wait_for_pushes(5s));
     for (int i = 0; i < 500 && trainer.version() < trainer.statistics().pushed; ++i)

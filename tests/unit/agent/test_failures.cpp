@@ -430,11 +430,11 @@ TEST_CASE("vectors and handles that are no good") {
         AgentErrorCode::bad_argument);
   CHECK(agent.all_reduce({data.data(), 50}, {static_cast<float*>(nullptr), 50}).wait().code ==
         AgentErrorCode::bad_argument);
-  CHECK(agent.broadcast(data, 64).wait().code == AgentErrorCode::bad_argument);
   Handle empty;
   CHECK(empty.done());
   CHECK(empty.wait().code == AgentErrorCode::bad_argument);
   CHECK(data == std::vector<float>(100, 1.0F));
+  CHECK(agent.broadcast(other, 64).wait().code == AgentErrorCode::root_missing);  // nobody's rank
   // A deadline that has passed already is a failure like any other, and the next operation works.
   const AgentError late =
       agent.all_reduce(data, data, Reduce::sum, {.timeout = 0ms, .tag = 0}).wait();
