@@ -66,6 +66,7 @@ void Uplink::join(Time at, const Turn& turn) {
   ran_ = false;
   parent_state_ = wire::JobState::forming;
   next_ping_ = never;
+  pings_.fill({});  // what was asked before is of another life
   run_ = {
       wire::no_member,
       parts_.config.incarnation + static_cast<std::uint32_t>(++parts_.incarnations * 0x9E3779B9U),

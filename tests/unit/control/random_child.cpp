@@ -33,7 +33,9 @@ RandomChild::RandomChild(std::uint64_t seed) : random_(seed) {
   parent_->key = config_.key;
   parent_->carry = [this](const wire::ControlDatagram& datagram) {
     if (silent_ || (lossy_ && chance(15))) return;
-    const auto arrive = [this, datagram] {
+    // A restart takes longer than what is under way.
+    const auto arrive = [this, datagram, life = parent_life_] {
+      if (life != parent_life_) return;
       Client as;
       as.endpoint = parent_->endpoint;
       as.ingress = parent_port;
@@ -159,6 +161,7 @@ void RandomChild::parent_orders() {
 
 void RandomChild::restart_parent(std::uint32_t new_base) {
   parent_->forget();
+  ++parent_life_;
   parent_->base = new_base;
   bases_.insert(new_base);
   orders_.clear();
@@ -200,7 +203,10 @@ void RandomChild::parent_acts() {
       ++met["the parent leaves"];
       {
         const auto header = parent_->next_header(Action::leave);
-        parent_->deliver(wire::write_plain_request(header, parent_->client()));
+        Client as;
+        as.endpoint = parent_->endpoint;
+        as.ingress = parent_port;
+        bench_->deliver(as, wire::write_plain_request(header, parent_->client()));
       }
       restart_parent(parent_->base + 50'000);
       break;
@@ -311,10 +317,13 @@ void RandomChild::worker_gets(Worker& worker, const Sent& sent) {
     worker.join.reset();
     return;
   }
-  if (!worker.member || worker.join || sent.nonce < worker.joined_by) return;
+  if (!worker.member || worker.join || sent.nonce <= worker.joined_by) return;
+  if (sent.action == Action::help) return;
   if (worker.asked && worker.asked->nonce == sent.nonce) {
     ++met[std::string(wire::action_name(sent.action)) + ": " + wire::status_name(sent.status())];
     worker.asked.reset();
+  } else if (sent.action != Action::ping) {
+    return;  // nothing waits for it
   }
   if (sent.status() == Status::not_a_member) {
     // An agent whose place is lost: everything ends, and it joins again.

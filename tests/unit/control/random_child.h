@@ -85,6 +85,7 @@ class RandomChild {
   std::multimap<Time, std::function<void()>> in_flight_;
   bool lossy_ = true;
   bool silent_ = false;
+  int parent_life_ = 0;
   std::deque<Order> orders_;  ///< of the parent, the first is outstanding
   std::uint32_t ordered_base_ = parent_base;
   bool ordered_halted_ = false;

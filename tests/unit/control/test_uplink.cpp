@@ -567,3 +567,25 @@ TEST_CASE("a switch that goes down, or removes the job, tells its parent", "[con
   CHECK(rig.parent.got(Action::leave).size() == 1);
   CHECK(rig.bench.requests_to(rig.members[0]).back().action == Action::leave);
 }
+
+TEST_CASE("an answer to a Ping from before the last Join is of another life", "[control][uplink]") {
+  Rig rig;
+  rig.run();
+  rig.parent.answers = false;
+  rig.parent.pass(1100 * ms);
+  const Sent ping = rig.parent.got(Action::ping).back();
+  wire::ReplyBody old = rig.parent.describe();
+  old.base_round += 500;
+  rig.parent.forget();
+  rig.parent.base -= 100;  // it restarted with its clock behind
+  rig.parent.joins = 0;
+  rig.parent.answers = true;
+  rig.parent.pass(1100 * ms);
+  for (auto& member : rig.members) rig.bench.join(member);
+  rig.parent.pass(500 * ms);
+  REQUIRE(rig.bench.view().state == JobState::running);
+  const auto base = rig.bench.view().base_round;
+  rig.parent.reply(ping, Status::ok, old);
+  CHECK(rig.bench.view().base_round == base);
+  CHECK(rig.shard().base == base);
+}
