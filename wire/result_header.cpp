@@ -29,7 +29,7 @@ PartialSum header_sum(const Header& header) {
 
 }  // namespace
 
-inline void ResultMessage::put(const ResultFields& fields, const Header& header) {
+inline void ResultMessage::copy(const ResultFields& fields) {
   job = fields.job;
   flags = fields.flags;
   workers = fields.workers;
@@ -38,7 +38,9 @@ inline void ResultMessage::put(const ResultFields& fields, const Header& header)
   members = fields.members;
   payload_bytes = fields.payload_bytes;
   payload_sum = fields.payload_sum;
-  type_ = header.type;
+}
+
+inline void ResultMessage::finish(const Header& header) {
   write_header(header, header_.data());
   const auto udp_length = static_cast<std::uint16_t>(udp_bytes + header_bytes + payload_bytes);
   udp_length_ = __builtin_bswap16(udp_length);
@@ -47,24 +49,28 @@ inline void ResultMessage::put(const ResultFields& fields, const Header& header)
   sum_ = payload_sum + memory_order(fold(header_sum(header) + 2 * PartialSum{udp_length}));
 }
 
+// The header is made from the copies, one field a load: from `fields`, which the caller has just
+// written, compilers take neighbours in one wide load, and that stalls on the store buffer.
 void ResultMessage::set(const ResultFields& fields) {
-  put(fields, {.type = Type::result,
-               .flags = fields.flags,
-               .job = fields.job,
-               .member = fields.workers,
-               .round = fields.round,
-               .segment = fields.segment,
-               .set = fields.members});
+  copy(fields);
+  finish({.type = Type::result,
+          .flags = flags,
+          .job = job,
+          .member = workers,
+          .round = round,
+          .segment = segment,
+          .set = members});
 }
 
 void ResultMessage::set(const ResultFields& fields, const ContributionPlace& place) {
-  put(fields, {.type = Type::contribution,
-               .flags = fields.flags,
-               .job = fields.job,
-               .member = place.member,
-               .round = fields.round,
-               .segment = fields.segment,
-               .set = contribution_set(place.operation_tag, fields.workers)});
+  copy(fields);
+  finish({.type = Type::contribution,
+          .flags = flags,
+          .job = job,
+          .member = place.member,
+          .round = round,
+          .segment = segment,
+          .set = contribution_set(place.operation_tag, workers)});
 }
 
 ResultTemplate::ResultTemplate(const Route& route, std::uint16_t member_shards, bool udp_checksum)

@@ -39,13 +39,14 @@ class ResultMessage : public ResultFields {
   void set(const ResultFields& fields);
   void set(const ResultFields& fields, const ContributionPlace& place);
 
-  Type type() const { return type_; }
+  /// Once set.
+  Type type() const { return static_cast<Type>(header_[0] & 0x0F); }
 
  private:
   friend class ResultTemplate;
-  void put(const ResultFields& fields, const Header& header);
+  void copy(const ResultFields& fields);
+  void finish(const Header& header);
 
-  Type type_ = Type::result;
   PartialSum sum_ = 0;
   std::array<std::uint8_t, header_bytes> header_{};
   std::uint16_t total_length_ = 0;  // these two in memory order

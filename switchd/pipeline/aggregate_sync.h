@@ -10,6 +10,7 @@ namespace iswitch::pipeline {
 
 template <BufferPool Buffers>
 class SyncSlots {
+  // What only children do is kept out of line: a root's way is short then.
  public:
   using Handle = typename Buffers::Handle;
   using JobType = Job<Handle>;
@@ -103,7 +104,7 @@ class SyncSlots {
 
   /// The parent compares the operation tag: it sends that result again, or tells of a mismatch. It
   /// has completed the round, so that an empty contribution can not get into a sum.
-  Row pass_up(JobType& job, const Contribution& c, std::uint32_t age) {
+  [[gnu::noinline]] Row pass_up(JobType& job, const Contribution& c, std::uint32_t age) {
     job.link->asked[job.slots.place_of(c.slot, age)] |= MemberMask{1} << c.header().member;
     typename Sums<Buffers>::Upward part;
     part.round = c.header().round;
@@ -113,7 +114,8 @@ class SyncSlots {
     return Row::passed_up;
   }
 
-  Row contribute_waiting(JobType& job, const SlotType& slot, const Contribution& c) {
+  [[gnu::noinline]] Row contribute_waiting(JobType& job, const SlotType& slot,
+                                           const Contribution& c) {
     const wire::Header& header = c.header();
     if ((header.flags & wire::flag::retransmit) != 0) send_up(job, c.slot, true);
     return (slot.members >> header.member & 1) != 0 ? Row::duplicate : Row::late;
@@ -147,6 +149,11 @@ class SyncSlots {
 
   void complete(JobType& job, std::uint32_t index, wire::PartialSum checksum) {
     if (job.link == nullptr) return sums_.complete(job, index, checksum);
+    wait_for_parent(job, index, checksum);
+  }
+
+  [[gnu::noinline]] void wait_for_parent(JobType& job, std::uint32_t index,
+                                         wire::PartialSum checksum) {
     SlotType& slot = job.slots.slot(index);
     slot.state = State::waiting;
     slot.checksum = sums_.folded(job, checksum);

@@ -57,6 +57,24 @@ std::uint8_t carried_flags(const MemberRow& row, const wire::Packet& packet) {
   return carried;
 }
 
+/// Apart from the loop below, which is to stay small: roots see none.
+[[gnu::noinline]] void classify_result(const ShardPlace& place, Admission* job,
+                                       const wire::Packet& packet, std::uint8_t frame,
+                                       PortId ingress, Classified& classified, Counters& counters) {
+  const Counter fault = fault_of_result(place, job, packet, ingress);
+  if (fault == Counter::count_) {
+    classified.result_list[classified.result_count++] = {
+        .job = job,
+        .packet = &packet,
+        .slot = place.where(packet.message.header.segment).slot,
+        .flags = result_flags(packet)};
+    return;
+  }
+  counters.add(fault);
+  if (fault != Counter::classify_drop_result_stopped) classified.refused.push(frame, fault);
+  if (job != nullptr && job->spec.child) job->stats->add(JobCounter::parent_refused);
+}
+
 }  // namespace
 
 datapath::Notice make_notice(Kind kind, const wire::Packet& packet, PortId ingress) {
@@ -92,21 +110,7 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
     const PortId ingress = burst[i].port;
     Admission* job = jobs[header.job];
     if (header.type == wire::Type::result) {
-      const Counter fault = fault_of_result(place, job, packet, ingress);
-      if (fault == Counter::count_) {
-        classified.result_list[classified.result_count++] = {
-            .job = job,
-            .packet = &packet,
-            .slot = place.where(header.segment).slot,
-            .flags = result_flags(packet)};
-        continue;
-      }
-      if (fault == Counter::classify_drop_result_stopped) {
-        counters.add(fault);
-      } else {
-        refuse(i, fault);
-      }
-      if (job != nullptr && job->spec.child) job->stats->add(JobCounter::parent_refused);
+      classify_result(place, job, packet, i, ingress, classified, counters);
       continue;
     }
     if (job == nullptr) {

@@ -81,7 +81,7 @@ class Pipeline {
   template <class Sink>
   void switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink);
   void look_for_parent(const Frame& frame, Time now);
-  void take_results();
+  [[gnu::noinline]] void take_results();
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
   template <class Sink>
@@ -185,7 +185,7 @@ void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) 
   for (const Contribution& c : classified_.contributions()) job_of(c).slots.prefetch(c.slot);
   pass_control(burst, now, sink);
   pass_ordinary(burst, now, sink);
-  take_results();
+  if (!classified_.results().empty()) take_results();
   aggregate(burst, now);
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
   tell_refused(parsed_.refused, sink);

@@ -46,6 +46,8 @@ struct alignas(64) Slot {
   }
 };
 
+static_assert(sizeof(Slot<void*>) == 64);
+
 /// What stands at a place of the ring.
 enum class Place : std::uint8_t {
   unused,  ///< its round is before the base round: there is no such result
