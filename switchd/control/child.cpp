@@ -135,7 +135,7 @@ void Control::State::obey(Job& job, const wire::ControlHeader& header, Bytes bod
   };
   switch (header.action) {
     case wire::Action::reset:
-      job.uplink->told_base(wire::read_reset(body));
+      job.uplink->told_base(wire::read_reset(body), turn.now);
       link_changed(job, turn);
       return when_settled(job, answer_it, turn);
     case wire::Action::halt:

@@ -66,6 +66,7 @@ void Uplink::join(Time at, const Turn& turn) {
   ran_ = false;
   parent_state_ = wire::JobState::forming;
   next_ping_ = never;
+  check_place_ = false;
   pings_.fill({});  // what was asked before is of another life
   run_ = {
       wire::no_member,
@@ -171,14 +172,19 @@ void Uplink::send_request(const Turn& turn) {
   }
 }
 
+/// The parent's member_timeout is not known; a job has the same one here as a rule.
+Time Uplink::within_timeout(Time interval) const {
+  return std::min(interval, job_.member_timeout / 4);
+}
+
 void Uplink::send_ping(const Turn& turn) {
   newest_ping_ = (newest_ping_ + 1) % pings_.size();
   Asked& ping = pings_.at(newest_ping_);
   ping = {parts_.frames.next_request_id(), next_nonce(turn.now), turn.now};
-  next_ping_ =
-      turn.now + (stage_ == Stage::unfit                                 ? unfit_ping_interval
-                  : parent_state_ == wire::JobState::forming && !silent_ ? forming_ping_interval
-                                                                         : ping_interval);
+  next_ping_ = turn.now + (stage_ == Stage::unfit ? unfit_ping_interval
+                           : parent_state_ == wire::JobState::forming && !silent_
+                               ? within_timeout(forming_ping_interval)
+                               : within_timeout(ping_interval));
   const wire::ControlHeader header{wire::Action::ping, job_.id, run_.member, ping.id, ping.nonce};
   send(wire::write_plain_request(header, client()), turn);
 }
@@ -201,7 +207,9 @@ void Uplink::withdraw(wire::Action action, const Turn& turn) {
 }
 
 void Uplink::next_wish(const Turn& turn) {
-  if (request_ || wishes_.empty() || stage_ != Stage::member) return;
+  if (request_ || stage_ != Stage::member) return;
+  if (check_place_) return start_request(wire::Action::join, {}, turn.now, turn);
+  if (wishes_.empty()) return;
   start_request(wishes_.front().action, wishes_.front().slot, turn.now, turn);
 }
 
@@ -293,6 +301,9 @@ void Uplink::on_request_reply(const wire::ReplyBody& body, const Turn& turn) {
   request_.reset();
   const Wish wish = std::move(wishes_.front());
   wishes_.pop_front();
+  if (action == wire::Action::reset && body.member == run_.member &&
+      wire::serial_newer(body.base_round, run_.base_round))
+    take_base(body.base_round, turn.now);  // as it was to be
   if (describes_job(body.status)) adopt(body, asked_at, turn);
   wish.done(body.status, turn);
   next_wish(turn);
@@ -309,6 +320,7 @@ void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
   request_.reset();
   run_.member = body.member;
   stage_ = Stage::member;
+  check_place_ = false;
   if (std::string why = misfit(job_, body, parent_.ip);
       !why.empty() || body.member >= wire::max_members) {
     if (why.empty())
@@ -321,8 +333,9 @@ void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
   unasked_nonce_ = 0;
   told_at_ = turn.now;
   last_order_.reset();
+  take_base(body.base_round, turn.now);
   adopt(body, turn.now, turn);
-  next_ping_ = turn.now + (ran_ ? ping_interval : forming_ping_interval);
+  next_ping_ = turn.now + within_timeout(ran_ ? ping_interval : forming_ping_interval);
 }
 
 void Uplink::refused(const wire::ReplyBody& body, const Turn& turn) {
@@ -350,7 +363,7 @@ void Uplink::on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Tur
   if (describes_job(body.status)) adopt(body, asked_at, turn);
 }
 
-void Uplink::adopt(const wire::ReplyBody& body, Time asked_at, const Turn& turn) {
+void Uplink::adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, const Turn& turn) {
   if (stage_ != Stage::member) return;
   heard_ = turn.now;
   silent_ = false;
@@ -362,15 +375,21 @@ void Uplink::adopt(const wire::ReplyBody& body, Time asked_at, const Turn& turn)
       return leave_unfit(std::move(why), turn);
   }
   terms_ = body;
-  // Before the parent runs its base_round is what it was; later only a newer one can be news.
-  if (!ran_ || wire::serial_newer(body.base_round, run_.base_round))
-    run_.base_round = body.base_round;
-  if (asked_at < told_at_) return;  // of a state that an order has changed since
+  // A restarted parent may have taken a late copy of the last Join for a new one. An older
+  // base_round in the answer to something asked since the newer one was known gives that away, and
+  // so does another id; in a newer one it may hide, so the place is learned again.
+  const bool older = ran_ && wire::serial_newer(run_.base_round, body.base_round);
+  if (body.member != run_.member || (older && asked_at && *asked_at > base_known_at_))
+    return lose_place(turn);
+  if (ran_ && wire::serial_newer(body.base_round, run_.base_round)) check_place_ = true;
+  if (!older) take_base(body.base_round, turn.now);
+  if (asked_at && *asked_at < told_at_) return;  // of a state that an order has changed since
   parent_state_ = body.state;
   if (parent_state_ != wire::JobState::forming) {
     ran_ = true;
+    next_wish(turn);
   } else {  // it is expected to change soon
-    next_ping_ = std::min(next_ping_, turn.now + forming_ping_interval);
+    next_ping_ = std::min(next_ping_, turn.now + within_timeout(forming_ping_interval));
   }
 }
 
@@ -387,7 +406,7 @@ Uplink::Unasked Uplink::on_unasked(const wire::Packet& packet, const Turn& turn)
     // It may be about a contribution from before the last Join: asked, it says how it is now.
     if (turn.now - pings_.at(newest_ping_).at >= forming_ping_interval) send_ping(turn);
   } else if (describes_job(body->status)) {
-    adopt(*body, turn.now, turn);
+    adopt(*body, std::nullopt, turn);
   }
   note_state(turn.now);
   return {true, *body};
@@ -424,10 +443,15 @@ void Uplink::answer_order(const wire::ControlHeader& order, wire::Status status,
                      {endpoint, parent_.port}, turn);
 }
 
-bool Uplink::told_base(std::uint32_t base_round) {
+bool Uplink::told_base(std::uint32_t base_round, Time now) {
   if (ran_ && !wire::serial_newer(base_round, run_.base_round)) return false;
-  run_.base_round = base_round;
+  take_base(base_round, now);
   return true;
+}
+
+void Uplink::take_base(std::uint32_t base_round, Time now) {
+  if (run_.base_round != base_round) base_known_at_ = now;
+  run_.base_round = base_round;
 }
 
 void Uplink::told_halted(bool halted) {

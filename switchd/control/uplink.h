@@ -74,7 +74,7 @@ class Uplink {
   Order on_order(const wire::ControlHeader& order, const Turn& turn);
   void answer_order(const wire::ControlHeader& order, wire::Status status, const Turn& turn);
   // What orders say of the job.
-  bool told_base(std::uint32_t base_round);  ///< true: news
+  bool told_base(std::uint32_t base_round, Time now);  ///< true: news
   void told_halted(bool halted);
   void told_leave(const Turn& turn);
 
@@ -132,6 +132,7 @@ class Uplink {
   void start_request(wire::Action action, const wire::SlotBody& slot, Time at, const Turn& turn);
   void send_request(const Turn& turn);
   void send(const wire::ControlDatagram& datagram, const Turn& turn);
+  Time within_timeout(Time interval) const;
   void send_ping(const Turn& turn);
   void next_wish(const Turn& turn);
   void fail_wishes(const Turn& turn);
@@ -144,8 +145,10 @@ class Uplink {
   void refused(const wire::ReplyBody& body, const Turn& turn);
   void on_request_reply(const wire::ReplyBody& body, const Turn& turn);
   void on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Turn& turn);
-  void adopt(const wire::ReplyBody& body, Time asked_at, const Turn& turn);
+  /// `asked_at`: when that was asked which `body` answers; none: it was said unasked.
+  void adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, const Turn& turn);
   void jump_nonces(const Turn& turn);
+  void take_base(std::uint32_t base_round, Time now);
   Asked* ping_of(const wire::Header& header);
   ParentView::State state() const;
   void note_state(Time now);
@@ -162,6 +165,8 @@ class Uplink {
   bool silent_ = false;  ///< it was a member, and the parent has not answered or has said Leave
   Time heard_ = 0;       ///< the parent, last
   Time told_at_ = 0;     ///< an order last: replies asked for before it are out of date
+  Time base_known_at_ = 0;
+  bool check_place_ = false;  ///< the parent may have another row of this switch than it believes
   std::uint64_t unasked_nonce_ = 0;
   std::string fault_;
 

@@ -295,8 +295,7 @@ void RandomChild::worker_gets(Worker& worker, const Sent& sent) {
       status = Status::replayed_nonce;
     } else if (sent.nonce > worker.switch_nonce) {
       worker.switch_nonce = sent.nonce;
-      if (sent.action == Action::reset)
-        worker.base = wire::serial_latest(worker.base, sent.reset_base());
+      if (sent.action == Action::reset) learn_base(worker, sent.reset_base());
       if (sent.action == Action::halt || sent.action == Action::resume)
         worker.halted = sent.action == Action::halt;
     }
@@ -311,6 +310,7 @@ void RandomChild::worker_gets(Worker& worker, const Sent& sent) {
     worker.client.id = sent.body_member();
     worker.member = true;
     worker.base = sent.base_round();
+    worker.base_known = worker.client.nonce;
     if (sent.state() == JobState::forming) return;  // repeated until it runs
     worker.running = true;
     worker.halted = sent.state() == JobState::halted;
@@ -330,8 +330,18 @@ void RandomChild::worker_gets(Worker& worker, const Sent& sent) {
     if (sent.request_id != 0) start_join(worker);
     return;
   }
-  worker.base = wire::serial_latest(worker.base, sent.base_round());
+  // An older base_round in the answer to something asked since it knows the newer one: what told it
+  // that was of another life of the switch's or its parent's.
+  if (wire::serial_newer(worker.base, sent.base_round()) && sent.nonce > worker.base_known)
+    return start_join(worker);
+  learn_base(worker, sent.base_round());
   if (sent.state() != JobState::forming) worker.halted = sent.state() == JobState::halted;
+}
+
+void RandomChild::learn_base(Worker& worker, std::uint32_t base) {
+  if (!wire::serial_newer(base, worker.base)) return;
+  worker.base = base;
+  worker.base_known = worker.client.nonce;
 }
 
 // ---- what must hold of everything that the child says
@@ -380,8 +390,12 @@ void RandomChild::check_parent_frame(const Sent& sent) {
   if (sent.nonce <= parent_nonce_) wrong("a nonce that does not grow");
   parent_nonce_ = sent.nonce;
   if (sent.action == Action::reset && sent.reset_base() != 0) wrong("a child chooses a base_round");
-  if (sent.action == Action::join && places_.count(incarnation_of(sent)) != 0)
+  if (sent.action != Action::join) return;
+  // The latest may be said again, to make sure of its place.
+  const std::uint32_t incarnation = incarnation_of(sent);
+  if (!incarnations_.insert(incarnation).second && incarnation != incarnation_)
     wrong("an incarnation used again");
+  incarnation_ = incarnation;
 }
 
 void RandomChild::check_member_frame(const Sent& sent) {

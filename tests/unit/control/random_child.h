@@ -38,6 +38,7 @@ class RandomChild {
     bool member = false;   ///< its Join was answered
     bool running = false;  ///< and it has heard that the job runs
     std::uint32_t base = 0;
+    std::uint64_t base_known = 0;  ///< nonces up to this one were used when it was learned
     bool halted = false;
     std::uint64_t switch_nonce = 0;
     std::optional<wire::ControlHeader> join;  ///< being repeated
@@ -69,6 +70,7 @@ class RandomChild {
   void start_join(Worker& worker);
   void worker_acts(Worker& worker);
   void worker_repeats(Worker& worker);
+  static void learn_base(Worker& worker, std::uint32_t base);
   void worker_gets(Worker& worker, const Sent& sent);
   void check(const Sent& sent);
   void check_member_frame(const Sent& sent);
@@ -91,6 +93,8 @@ class RandomChild {
   bool ordered_halted_ = false;
   std::set<std::uint32_t> bases_ = {parent_base};       ///< that the parent's job ever had
   std::map<std::uint32_t, std::set<MemberId>> places_;  ///< ids given, by incarnation
+  std::set<std::uint32_t> incarnations_;                ///< that the child has joined with
+  std::uint32_t incarnation_ = 0;                       ///< the latest of them
   std::map<std::uint64_t, std::vector<std::uint8_t>> parent_bytes_;
   std::uint64_t parent_nonce_ = 0;
   std::vector<std::string> wrongs_;
