@@ -77,7 +77,7 @@ std::string refusal_text(const JobConfig& own, const wire::ReplyBody& parents, w
       return "job " + id + ": bad tag: " + who + " has another key for job " + id +
              "; give both switches the same key file";
     case wire::Status::unsupported: {
-      if (const std::string why = misfit(own, parents, parent); !why.empty()) return why;
+      if (std::string why = misfit(own, parents, parent); !why.empty()) return why;
       return "job " + id + ": " + who +
              " does not support it as it is here, or cannot run it; compare the job in both "
              "configs";

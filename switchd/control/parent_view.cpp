@@ -26,7 +26,7 @@ const char* parent_state_name(ParentView::State state) {
 }
 
 std::string parent_text(const ParentView& parent, Time now) {
-  const std::string who = "parent " + wire::to_string(parent.config.ip);
+  std::string who = "parent " + wire::to_string(parent.config.ip);
   const Time ago = now > parent.since ? now - parent.since : 0;
   const std::string since = " since " + std::to_string(ago / second) + " s";
   const bool silent = parent.state == ParentView::State::silent;

@@ -236,6 +236,7 @@ void RandomRun::read_mail(Agent& agent) {
     agent.client.id = mail.body_member();
     agent.member = true;
     agent.base_round = mail.base_round();
+    agent.halted = mail.state() == JobState::halted;  // whatever an earlier membership left
   }
   if (mail.status() == Status::not_a_member || header.action == Action::leave) agent.member = false;
   if (!agent.member) return;

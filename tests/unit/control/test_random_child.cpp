@@ -64,12 +64,11 @@ TEST_CASE("the checkers of a child's random runs bite", "[control][checker]") {
       return true;
     };
   }));
-  CHECK(bites("before every shard does", [first = true](RandomChild& run) mutable {
+  CHECK(bites("before every shard does", [](RandomChild& run) {
     run.tamper = [](Sent& sent) {
-      // A place that is told to run in the round of a parent's that is to come.
+      // A newcomer is told to run whether the job does or not.
       if (sent.is_reply && sent.action == Action::join) sent.body[2] = 1;
       return true;
     };
-    first = false;
   }));
 }
