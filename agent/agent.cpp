@@ -153,6 +153,10 @@ Handle Agent::push(std::span<const float> gradient, const OperationOptions& opti
   return Handle(state_->core->push(gradient, options));
 }
 
+void Agent::give_up_pushes() {
+  if (!state_->core->inherited()) state_->core->give_up_pushes();
+}
+
 Expected<Arrived> Agent::next(SliceUpdate& update, MemberEvent& event,
                               std::chrono::milliseconds time) {
   if (state_->core->inherited()) return state_->core->inherited_error();

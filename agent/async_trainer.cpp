@@ -112,8 +112,7 @@ AsyncTrainer::~AsyncTrainer() {
   }
   s.changed.notify_all();
   if (s.thread.joinable()) s.thread.join();
-  // The engine may still read what is under way.
-  static_cast<void>(s.reap(0, Clock::now() + s.options.push_timeout + turn));
+  give_up_pushes();
 }
 
 // ---- the trainer's thread
@@ -319,6 +318,14 @@ bool AsyncTrainer::wait_for_pushes(std::chrono::milliseconds time) {
   State& s = *state_;
   static_cast<void>(s.reap(0, Clock::now() + time));
   return s.pushes.empty();
+}
+
+void AsyncTrainer::give_up_pushes() {
+  State& s = *state_;
+  if (s.pushes.empty()) return;
+  s.agent.give_up_pushes();
+  // Until then the engine may read the gradients; an agent that is leaving takes its time.
+  static_cast<void>(s.reap(0, Clock::now() + s.options.push_timeout));
 }
 
 AgentError AsyncTrainer::run(

@@ -288,6 +288,14 @@ int iswitch_push_start(iswitch_agent* agent, const float* gradient, size_t count
                });
 }
 
+void iswitch_give_up_pushes(iswitch_agent* agent) {
+  if (agent == nullptr) return;
+  guarded({nullptr, 0}, [&] {
+    agent->agent->give_up_pushes();
+    return 0;
+  });
+}
+
 int iswitch_next(iswitch_agent* agent, int64_t timeout_ms, iswitch_update* update,
                  iswitch_event* event, char* error_text, size_t error_size) {
   const ErrorText error{error_text, error_size};

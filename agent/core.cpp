@@ -577,6 +577,13 @@ Expected<Arrived> Core::next(SliceUpdate& update, MemberEvent& event, Time until
   return Arrived::update;
 }
 
+void Core::give_up_pushes() {
+  const Lock lock = enter();
+  if (closing_) return;
+  engine_->give_up_pushes(monotonic_now());
+  finish_operations();
+}
+
 bool Core::needs_weights() {
   const Lock lock = enter();
   return engine_->needs_weights();

@@ -51,6 +51,12 @@ void Engine::leave(Time now, Time deadline) {
                    {s.options.join_retry, s.options.ping_interval}, now, now);
 }
 
+void Engine::State::has_left() {
+  requests.stop();
+  membership.set_state(EngineState::left);
+  leave_deadline = never;
+}
+
 void Engine::limit_receive_datagrams(std::uint32_t datagrams) {
   State& s = *state_;
   s.options.receive_datagrams = datagrams;
@@ -105,10 +111,7 @@ std::size_t Engine::transmit(std::span<Outgoing> out, Time now) {
 void Engine::tick(Time now) {
   State& s = *state_;
   s.now = now;
-  if (s.leaving && s.membership.joined() && now >= s.leave_deadline) {
-    s.requests.stop();
-    s.membership.set_state(EngineState::left);
-  }
+  if (s.leaving && s.membership.joined() && now >= s.leave_deadline) s.has_left();
   const EngineState before = s.membership.state();
   s.membership.tick(now);
   if (before != EngineState::failed && s.membership.state() == EngineState::failed)
@@ -231,6 +234,15 @@ OperationId Engine::push(std::span<const float> gradient, Time deadline, Time no
     s.async->asking.expect(s.async->pushes.round_trip().timeout(), now);
   }
   return id;
+}
+
+void Engine::give_up_pushes(Time now) {
+  State& s = *state_;
+  s.now = now;
+  if (!s.async) return;
+  s.operations.fail_all({ErrorCode::timed_out, wire::Status::ok, 0,
+                         "the push was given up before all of it was summed"});
+  s.async->pushes.give_up_all();
 }
 
 std::optional<Update> Engine::take_update() {

@@ -228,6 +228,9 @@ class Engine {
   /// Contributes `gradient`, which stays valid until the completion has been taken. Several may be
   /// under way; each segment of one goes as soon as that of the one before is acknowledged.
   OperationId push(std::span<const float> gradient, Time deadline, Time now);
+  /// All pushes under way fail (timed_out) and nothing of them is sent any more. Parts of them may
+  /// have been summed, or be summed yet.
+  void give_up_pushes(Time now);
   /// The next update there is, each once and in order of its segment's numbers. Updates that are
   /// not taken are kept, twice as many a segment as the switch keeps; then they are asked for again
   /// once there is room.

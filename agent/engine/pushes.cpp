@@ -23,13 +23,16 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
   slots_ = static_cast<std::uint32_t>((options_.elements * sizeof(float) + segment_bytes_ - 1) /
                                       segment_bytes_);
   in_flight_.flight().reset_table(slots_);
+  orphaned_.assign(slots_, false);
   active_ = true;
   fit_window(now);
   // What was submitted while nobody knew how large a segment is.
   for (std::uint64_t index = operations_.begin(); index != operations_.end(); ++index)
     operations_.at(index).segments = slots_;
   first_operation_ = operations_.begin();
-  go_on_with(first_operation_);
+  next_.assign(slots_, first_operation_);
+  cursor_ = 0;
+  sendable_ = 0;
   if (!operations_.empty()) more(now);
 }
 
@@ -47,7 +50,21 @@ void Pushes::stop() {
 }
 
 void Pushes::more(Time now) {
-  if (active_ && outstanding() == 0) in_flight_.iteration(options_.elements * sizeof(float), now);
+  if (!active_) return;
+  if (outstanding() == 0) in_flight_.iteration(options_.elements * sizeof(float), now);
+  count_sendable();
+}
+
+std::uint64_t Pushes::upcoming(std::uint32_t slot) {
+  std::uint64_t& next = next_[slot];
+  next = std::max(next, operations_.begin());
+  while (next < operations_.end() && operations_.at(next).finished) ++next;
+  return next;
+}
+
+void Pushes::count_sendable() {
+  sendable_ = 0;
+  for (std::uint32_t slot = 0; slot < slots_; ++slot) sendable_ += is_sendable(slot) ? 1 : 0;
 }
 
 std::uint32_t Pushes::bytes_of(std::uint32_t slot) const {
@@ -62,12 +79,16 @@ void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial
   if (!active_ || !flight.is_outstanding(slot)) return;
   const std::uint64_t operation = flight.at(slot).operation;
   in_flight_.acknowledge(slot, marked, now);
-  operations_.segment_done(operations_.at(operation), workers, partial);
+  const bool orphaned = orphaned_[slot];
+  orphaned_[slot] = false;
+  if (!orphaned) operations_.segment_done(operations_.at(operation), workers, partial);
+  if (is_sendable(slot)) ++sendable_;
 }
 
 std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) const {
   const Flight& flight = in_flight_.flight();
-  if (!active_ || slot >= slots_ || !flight.is_outstanding(slot)) return std::nullopt;
+  if (!active_ || slot >= slots_ || !flight.is_outstanding(slot) || orphaned_[slot])
+    return std::nullopt;
   const std::uint64_t operation = flight.at(slot).operation;
   return number_of(operation) == number ? std::optional(operation) : std::nullopt;
 }
@@ -77,33 +98,29 @@ void Pushes::resend(std::uint32_t slot) {
   if (active_ && slot < slots_ && flight.is_outstanding(slot)) flight.mark_urgent(flight.at(slot));
 }
 
+// What was sent of it may come yet, so it stays outstanding on its slots: a result that has this
+// member's bit because of it must not acknowledge the next push.
 void Pushes::give_up(std::uint64_t operation) {
   if (!active_) return;
-  Flight& flight = in_flight_.flight();
+  const Flight& flight = in_flight_.flight();
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
     if (flight.is_outstanding(slot) && flight.at(slot).operation == operation)
-      flight.complete(flight.at(slot));
+      orphaned_[slot] = true;
   }
-  if (next_operation_ == operation) go_on_with(operation + 1);
+  count_sendable();
 }
 
 void Pushes::give_up_all() {
   if (!active_) return;
   in_flight_.stop();
-  go_on_with(operations_.end());
-}
-
-void Pushes::go_on_with(std::uint64_t operation) {
-  next_operation_ = std::max(operation, operations_.begin());
-  while (next_operation_ < operations_.end() && operations_.at(next_operation_).finished)
-    ++next_operation_;
-  next_slot_ = 0;
+  orphaned_.assign(slots_, false);
+  next_.assign(slots_, operations_.end());
+  sendable_ = 0;
 }
 
 bool Pushes::fresh_may_go() const {
   const Flight& flight = in_flight_.flight();
-  return next_operation_ < operations_.end() && !in_flight_.full() &&
-         !flight.is_outstanding(next_slot_) && flight.first_lost() == nullptr &&
+  return sendable_ != 0 && !in_flight_.full() && flight.first_lost() == nullptr &&
          in_flight_.fits_window(segment_bytes_);
 }
 
@@ -120,24 +137,29 @@ bool Pushes::transmit(Outgoing& out, Time now) {
     return true;
   }
   if (!fresh_may_go()) return false;
-  const Segment& segment = flight.send_slot(next_slot_, next_operation_, bytes_of(next_slot_), now);
+  while (!is_sendable(cursor_)) cursor_ = cursor_ + 1 == slots_ ? 0 : cursor_ + 1;
+  const std::uint32_t slot = cursor_;
+  const Segment& segment = flight.send_slot(slot, next_[slot]++, bytes_of(slot), now);
+  --sendable_;
+  cursor_ = slot + 1 == slots_ ? 0 : slot + 1;
   in_flight_.sent(now);
   write(segment, out);
-  if (++next_slot_ == slots_) go_on_with(next_operation_ + 1);
   return true;
 }
 
 void Pushes::write(const Segment& segment, Outgoing& out) {
   const auto slot = static_cast<std::uint32_t>(segment.position);
-  const Request& request = operations_.at(segment.operation).request;
   const std::uint64_t offset = std::uint64_t{slot} * segment_bytes_;
+  Bytes payload;  // none where the operation and its vector are gone
+  if (!orphaned_[slot])
+    payload = contribution(operations_.at(segment.operation).request, 0, offset, segment.bytes);
   in_flight_.write(segment,
                    {.member = member_,
                     .round = number_of(segment.operation),
                     .segment = slot,
                     .tag = options_.incarnation,
                     .shards = shards_,
-                    .payload = contribution(request, 0, offset, segment.bytes)},
+                    .payload = payload},
                    out);
 }
 

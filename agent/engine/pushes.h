@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "agent/engine/engine.h"
 #include "agent/engine/in_flight.h"
@@ -37,10 +38,10 @@ class Pushes {
   /// Index of the operation whose push with this number is outstanding on the slot.
   std::optional<std::uint64_t> find(std::uint32_t slot, std::uint32_t number) const;
   void resend(std::uint32_t slot);
-  /// Nothing of this operation, which has ended, is sent any more. The switch may have counted
-  /// parts of it.
+  /// No data of this operation, which has ended, is sent any more. The switch may have counted
+  /// parts of it; what was sent goes again, empty, until it is acknowledged.
   void give_up(std::uint64_t operation);
-  /// Likewise of all that were added so far. Numbers go on.
+  /// Of all that were added so far nothing is sent any more. Numbers go on.
   void give_up_all();
 
   bool ready() const;  ///< transmit() has something to give now
@@ -54,8 +55,13 @@ class Pushes {
 
  private:
   bool fresh_may_go() const;
-  /// Operations that were given up are passed over.
-  void go_on_with(std::uint64_t operation);
+  /// The operation that goes next on this slot, finished ones passed over; operations_.end() if
+  /// there is none.
+  std::uint64_t upcoming(std::uint32_t slot);
+  bool is_sendable(std::uint32_t slot) {
+    return !in_flight_.flight().is_outstanding(slot) && upcoming(slot) != operations_.end();
+  }
+  void count_sendable();
   std::uint32_t bytes_of(std::uint32_t slot) const;
   std::uint32_t number_of(std::uint64_t operation) const {
     return base_round_ + 1 + static_cast<std::uint32_t>(operation - first_operation_);
@@ -72,10 +78,13 @@ class Pushes {
   std::uint32_t segment_bytes_ = 0;
   std::uint32_t slots_ = 0;  ///< of the vector
   std::uint16_t shards_ = 1;
+  std::vector<bool> orphaned_;  ///< by slot: what is outstanding belongs to an ended operation
   std::uint64_t first_operation_ = 0;  ///< index of the one with number base_round + 1
-  // What goes next for the first time.
-  std::uint64_t next_operation_ = 0;
-  std::uint32_t next_slot_ = 0;
+  // What goes next for the first time: slots go on by themselves, so that one which waits for its
+  // acknowledgement does not hold up the others.
+  std::vector<std::uint64_t> next_;  ///< by slot: index of an operation
+  std::uint32_t sendable_ = 0;       ///< slots of which is_sendable() is true
+  std::uint32_t cursor_ = 0;         ///< the slot to look at first
 };
 
 }  // namespace iswitch::agent

@@ -118,6 +118,11 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
   note_parent(reply);
   if (reply.answers == Answers::main) return on_main_reply(reply);
   if (!membership.joined()) return;
+  if (leaving) {  // what was asked before matters no more, unless there is no place left to leave
+    if (reply.body.status == wire::Status::not_a_member && reply.answers != Answers::unasked)
+      has_left();
+    return;
+  }
   if (reply.body.status == wire::Status::not_a_member) {
     if (reply.answers != Answers::unasked) return lose_membership();
     // Perhaps about a contribution sent before the last Join: only an answer to a question counts.
@@ -144,10 +149,7 @@ void Engine::State::note_parent(const Reply& reply) {
 
 void Engine::State::on_main_reply(const Reply& reply) {
   if (leaving) {
-    if (reply.action == wire::Action::leave) {
-      membership.set_state(EngineState::left);
-      leave_deadline = never;
-    }
+    if (reply.action == wire::Action::leave) has_left();
     return;
   }
   if (reply.action == wire::Action::join) {

@@ -93,6 +93,8 @@ struct Engine::State {
   }
 
   void keep_alive();
+  /// The membership has ended, as leave() wanted.
+  void has_left();
   Error unready() const;
 
   EngineOptions options;

@@ -181,6 +181,10 @@ ISWITCH_API int iswitch_push_start(iswitch_agent* agent, const float* gradient, 
                                    const iswitch_operation_options* options,
                                    iswitch_operation** operation, char* error, size_t error_size);
 
+/* The pushes under way fail (ISWITCH_ERROR_TIMED_OUT) and nothing of them is sent any more. Parts
+ * of them may be summed yet. */
+ISWITCH_API void iswitch_give_up_pushes(iswitch_agent* agent);
+
 /* The sum of some workers' pushes in one segment of the vector. */
 typedef struct iswitch_update {
   size_t size;      /* sizeof(iswitch_update), set by the caller */

@@ -31,6 +31,7 @@ void stop_on_signals() {
 struct Flags {
   WorkerOptions options;
   int rank = -1;
+  std::string member;
   double timeout_seconds = 30.0, join_seconds = 60.0;
 };
 
@@ -59,9 +60,13 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--switch", options.network.switch_address, "the switch's IPv4, or IPv4:port")
       ->envname("ISWITCH_SWITCH");
   app.add_option("--job", options.network.job, "its job")->capture_default_str();
-  app.add_option("--rank", flags.rank, "wanted member id; none: the switch chooses")
-      ->check(CLI::Range(0, 63))
+  app.add_option("--rank", flags.rank, "number in the whole job; none: the switch chooses")
+      ->check(CLI::Range(0, 65534))
       ->envname("RANK");
+  app.add_option("--member", flags.member,
+                 "wanted member id at the switch, or any: where that has only a part of the job; "
+                 "needs --rank and --size")
+      ->check(CLI::Range(0, 63) | CLI::IsMember({"any"}));
   app.add_option("--size", options.expected_size, "workers that the job must have")
       ->envname("WORLD_SIZE");
   app.add_option("--local-address", options.network.local_address, "IPv4 to send from");
@@ -70,6 +75,18 @@ void declare(CLI::App& app, Flags& flags) {
       "UDP port to send from: a worker restarted with the same one takes its place at once");
   app.add_option("--key-file", options.network.key_file, "the job's key")
       ->envname("ISWITCH_KEY_FILE");
+  app.add_option("--peers", options.network.peers,
+                 "iswitch-async: IPv4:port of every worker by rank, separated by commas, where "
+                 "workers give their weights to each other; this worker listens on its own")
+      ->delimiter(',');
+  app.add_option("--staleness", options.network.max_staleness,
+                 "iswitch-async: gradients that are more updates old are dropped")
+      ->check(CLI::Range(0U, 1'000'000U))
+      ->capture_default_str();
+  app.add_option("--in-flight", options.network.pushes_in_flight,
+                 "iswitch-async: gradients under way at a time")
+      ->check(CLI::Range(1U, 64U))
+      ->capture_default_str();
   app.add_option("--timeout", flags.timeout_seconds,
                  "seconds after which an exchange fails and names who is missing")
       ->check(CLI::PositiveNumber)
@@ -88,7 +105,14 @@ Failure run(Flags flags) {
   options.network.timeout = milliseconds(flags.timeout_seconds);
   options.network.join_timeout = milliseconds(flags.join_seconds);
   if (flags.rank >= 0) options.network.rank = static_cast<std::uint16_t>(flags.rank);
-  if (options.exchange == "iswitch" && options.network.switch_address.empty())
+  if (!flags.member.empty()) {
+    if (flags.rank < 0 || options.expected_size == 0)
+      return {FailureKind::usage, "--member needs --rank and --size, which are the whole job's"};
+    options.network.member = flags.member == "any"
+                                 ? iswitch::any_member
+                                 : static_cast<std::uint16_t>(std::stoi(flags.member));
+  }
+  if (options.exchange != "local" && options.network.switch_address.empty())
     return {FailureKind::usage, "no switch: give --switch ADDRESS or set ISWITCH_SWITCH"};
   return run_worker(options);
 }

@@ -202,6 +202,9 @@ class ISWITCH_API Agent {
   /// when all of it has become part of updates. Several may be under way. A push that fails (at its
   /// deadline, or since this member fell behind) may have been summed in part, each part once.
   Handle push(std::span<const float> gradient, const OperationOptions& options = {});
+  /// The pushes under way fail (timed_out) and nothing of them is sent any more: for the end of a
+  /// training, when nobody pushes what would complete them. Parts of them may be summed yet.
+  void give_up_pushes();
   /// Waits at most `time` for the next update, filled into `update` (whose memory is used again),
   /// or event. Each update comes once, in order of its segment's numbers. After an event no update
   /// comes, and pushes fail, until resume(). Updates must be taken steadily: the switch keeps the

@@ -136,8 +136,7 @@ class ISWITCH_API AsyncTrainer {
   /// updates, and outlives the trainer. Begins to take updates at once.
   AsyncTrainer(Agent& agent, std::vector<float> weights, AsyncTrainerCallbacks callbacks,
                const AsyncTrainerOptions& options = {});
-  /// Stops. Waits for the pushes under way, which end at their deadline or, at once, by
-  /// Agent::leave().
+  /// Stops; pushes under way are given up.
   ~AsyncTrainer();
   AsyncTrainer(const AsyncTrainer&) = delete;
   AsyncTrainer& operator=(const AsyncTrainer&) = delete;
@@ -156,6 +155,8 @@ class ISWITCH_API AsyncTrainer {
   Expected<bool> push(std::span<const float> gradient);
   /// Waits until the pushes under way have ended; true when all have.
   bool wait_for_pushes(std::chrono::milliseconds time);
+  /// They end at once; parts of them may be summed yet.
+  void give_up_pushes();
 
   // From any thread.
 

@@ -227,6 +227,58 @@ TEST_CASE("a whole run writes progress and figures") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("workers that do not wait for each other end with the same bits") {
+  constexpr std::uint16_t count = 3;
+  const auto threshold = static_cast<std::uint16_t>(GENERATE(0, 2));
+  iswitch::control::JobConfig job;
+  job.id = 1;
+  job.members = count;
+  job.mode = iswitch::wire::Mode::async;
+  job.threshold = threshold;
+  job.force_after = threshold == 0 ? 0 : 20 * iswitch::millisecond;
+  TestSwitch sw({.jobs = {job}, .to_switch = {.loss = 0.01}, .to_members = {.loss = 0.01}});
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("iswitch-rl-async-" +
+                       std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
+  std::filesystem::create_directory(folder);
+  std::vector<Failure> failures(count);
+  std::vector<std::thread> threads;
+  for (std::uint16_t rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      WorkerOptions options;
+      options.environment = "cartpole";
+      options.exchange = "iswitch-async";
+      options.iterations = 4;
+      options.seconds = 0;
+      options.print_every = 0;
+      options.set = {"environments=2", "steps=16", "minibatches=2", "epochs=2"};
+      options.network = options_for(sw, rank);
+      // Ports that the tests of another build at the same time would not use.
+      for (std::uint16_t peer = 0; peer < count; ++peer)
+        options.network.peers.push_back("127.0.0." + std::to_string(10 + peer) + ":" +
+                                        std::to_string(sw.port()));
+      options.figures_file = folder / std::to_string(rank);
+      failures[rank] = run_worker(options);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> digests;
+  for (std::uint16_t rank = 0; rank < count; ++rank) {
+    INFO("rank " << rank << ": " << failures[rank].text);
+    REQUIRE_FALSE(failures[rank]);
+    std::ifstream file(folder / std::to_string(rank));
+    const std::string figures(std::istreambuf_iterator<char>(file), {});
+    CHECK(figures.find("\"equal_weights\": true") != std::string::npos);
+    CHECK(figures.find("\"staleness\": [") != std::string::npos);
+    const std::size_t at = figures.find("\"weights_sha256\"");
+    REQUIRE(at != std::string::npos);
+    digests.push_back(figures.substr(at, 90));
+  }
+  CHECK(digests[1] == digests[0]);
+  CHECK(digests[2] == digests[0]);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("what makes no sense is refused with one line that names it") {
   struct Bad {
     void (*spoil)(WorkerOptions& options);

@@ -10,7 +10,7 @@
 #include "tools/rl/core/parameters.h"
 #include "tools/rl/core/state_codec.h"
 #include "tools/rl/environments/environment.h"
-#include "tools/rl/exchanges/exchange.h"
+#include "tools/rl/exchanges/asynchronous.h"
 
 namespace iswitch::rl {
 
@@ -45,6 +45,11 @@ class Algorithm {
   /// (episodes, batches).
   virtual void save(StateWriter& writer) const = 0;
   virtual Failure load(StateReader& reader) = 0;
+
+  /// The same for an asynchronous exchange: begins with weights that all workers have in common...
+  virtual Failure begin(AsynchronousExchange& exchange) = 0;
+  /// ... and ends so. `equal`: the same bits everywhere.
+  virtual Failure finish(AsynchronousExchange& exchange, bool& equal) = 0;
 
   /// Gathers experience and learns from it. `shared` are the caller's own numbers: the algorithm
   /// sums them over all workers along with its own, once an iteration. After a failure only load()

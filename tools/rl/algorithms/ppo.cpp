@@ -120,16 +120,47 @@ class Ppo final : public Algorithm {
     return {};
   }
 
+  Failure begin(AsynchronousExchange& exchange) override {
+    if (settings_.target_divergence > 0.0)
+      return {
+          FailureKind::usage,
+          "target_divergence changes the step size of each worker for itself, so it does not go "
+          "with an asynchronous exchange"};
+    exchange.offer(normalisers());
+    if (Failure failure = learner_.begin(exchange, rate_, settings_.most_norm)) return failure;
+    // A newcomer's weights are used to others' normalisers. From then on each worker has its own.
+    if (exchange.offered().empty()) return {};
+    StateReader reader(exchange.offered());
+    seen_.load(reader);
+    discounted_.load(reader);
+    if (reader.failed())
+      return {FailureKind::exchange, "another worker's normalisers are not of this network's kind"};
+    return {};
+  }
+
+  Failure finish(AsynchronousExchange& exchange, bool& equal) override {
+    return learner_.finish(exchange, equal);
+  }
+
   Failure iterate(Exchange& exchange, std::span<float> shared, IterationFigures& figures) override {
     gather();
     std::vector<float> gained = estimate();
     if (Failure failure = share(exchange, shared, gained, figures)) return failure;
     if (Failure failure = learn(exchange)) return failure;
     ++iterations_;
+    if (AsynchronousExchange* asynchronous = exchange.asynchronous())
+      asynchronous->offer(normalisers());
     return {};
   }
 
  private:
+  std::vector<float> normalisers() const {
+    StateWriter writer;
+    seen_.save(writer);
+    discounted_.save(writer);
+    return std::move(writer.values());
+  }
+
   // One row of batch_: observation (normalised), action, log probability then, advantage, target
   // value.
   std::size_t action_column() const { return observations_; }

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "tools/rl/exchanges/asynchronous.h"
+
 namespace iswitch::rl {
 
 Failure Exchange::timed(std::size_t floats, const std::function<Failure()>& call) {
@@ -20,6 +22,10 @@ Failure Exchange::sum(std::span<float> values) {
 
 Failure Exchange::mean(std::span<float> values) {
   return timed(values.size(), [this, values] { return do_mean(values); });
+}
+
+Failure AsynchronousExchange::step(std::span<const float> gradient, std::span<float> weights) {
+  return timed(gradient.size(), [this, gradient, weights] { return do_step(gradient, weights); });
 }
 
 Failure Exchange::broadcast(std::span<float> values, std::size_t root) {

@@ -18,6 +18,8 @@ struct ExchangeFigures {
   std::uint64_t bytes = 0;  ///< of the vectors exchanged: each counted once, without any header
 };
 
+class AsynchronousExchange;
+
 /// All workers make the same calls in the same order, with vectors of the same length. Every call
 /// works in place and leaves the same bits on every worker. Every call ends: with a failure when
 /// others do not take part.
@@ -35,6 +37,8 @@ class Exchange {
   Failure mean(std::span<float> values);
   /// `values` of worker `root` end up in everybody's.
   Failure broadcast(std::span<float> values, std::size_t root);
+  /// Itself, when it does not wait for the others: gradients go through it instead of mean().
+  virtual AsynchronousExchange* asynchronous() { return nullptr; }
   /// Ends the membership; nothing may follow.
   virtual Failure leave() { return {}; }
 
@@ -47,9 +51,9 @@ class Exchange {
   virtual Failure do_mean(std::span<float> values) = 0;
   virtual Failure do_broadcast(std::span<float> values, std::size_t root) = 0;
 
- private:
   Failure timed(std::size_t floats, const std::function<Failure()>& call);
 
+ private:
   ExchangeFigures figures_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "tools/rl/exchanges/async_exchange.h"
 #include "tools/rl/exchanges/local_exchange.h"
 
 namespace iswitch::rl {
@@ -19,6 +20,7 @@ Made make_local(const SwitchOptions&) { return std::make_unique<LocalExchange>()
 constexpr std::array entries{
     Entry{"local", make_local},
     Entry{"iswitch", join_switch},
+    Entry{"iswitch-async", join_switch_asynchronously},
 };
 
 }  // namespace

@@ -4,44 +4,20 @@
 
 #include <sstream>
 
+#include "tools/rl/exchanges/agent_failure.h"
+
 namespace iswitch::rl {
 namespace {
 
-FailureKind kind_of(AgentErrorCode code) {
-  switch (code) {
-    case AgentErrorCode::none:
-      return FailureKind::none;
-    case AgentErrorCode::job_reset:
-      return FailureKind::reset;
-    case AgentErrorCode::timed_out:
-      return FailureKind::member_lost;
-    case AgentErrorCode::switch_gone:
-      return FailureKind::switch_gone;
-    case AgentErrorCode::bad_argument:
-      return FailureKind::usage;
-    case AgentErrorCode::system:
-      return FailureKind::machine;
-    default:
-      return FailureKind::exchange;
-  }
-}
-
-Failure failure_of(const AgentError& error) {
-  Failure failure{kind_of(error.code), error.text};
-  if (error.code == AgentErrorCode::mismatch)
-    failure.text += " (do all workers run the same algorithm, environment and parameters?)";
-  return failure;
-}
-
 class SwitchExchange final : public Exchange {
  public:
-  SwitchExchange(std::unique_ptr<Agent> agent, std::uint32_t fingerprint)
-      : agent_(std::move(agent)) {
+  SwitchExchange(std::unique_ptr<Agent> agent, std::size_t size, std::uint32_t fingerprint)
+      : agent_(std::move(agent)), size_(size) {
     operation_.tag = fingerprint;
   }
 
   std::size_t rank() const override { return agent_->rank(); }
-  std::size_t size() const override { return agent_->size_expected(); }
+  std::size_t size() const override { return size_; }
 
   Failure leave() override { return failure_of(agent_->leave()); }
 
@@ -84,32 +60,39 @@ class SwitchExchange final : public Exchange {
   }
 
   std::unique_ptr<Agent> agent_;
+  std::size_t size_;
   OperationOptions operation_;
   std::uint64_t partial_ = 0;  ///< sums that were sent before all had contributed
 };
 
 }  // namespace
 
-std::variant<std::unique_ptr<Exchange>, Failure> join_switch(const SwitchOptions& options) {
+AgentOptions agent_options_of(const SwitchOptions& options) {
   AgentOptions agent_options;
   agent_options.switch_address = options.switch_address;
   agent_options.job = options.job;
   agent_options.rank = options.rank;
+  agent_options.member = options.member;
   agent_options.local_address = options.local_address;
   agent_options.local_port = options.local_port;
   agent_options.key_file = options.key_file;
   agent_options.join_timeout = options.join_timeout;
   agent_options.operation_timeout = options.timeout;
+  return agent_options;
+}
+
+std::variant<std::unique_ptr<Exchange>, Failure> join_switch(const SwitchOptions& options) {
+  AgentOptions agent_options = agent_options_of(options);
   agent_options.background_thread =
       false;  // a worker computes or exchanges, never both: spare the hand-over
   auto agent = Agent::join(agent_options);
   if (!agent) return failure_of(agent.error());
-  if ((*agent)->rank() >= (*agent)->size_expected())
-    return Failure{FailureKind::exchange, "the switch made this worker member " +
-                                              std::to_string((*agent)->rank()) + " of a job of " +
-                                              std::to_string((*agent)->size_expected()) +
-                                              ": members must be numbered from 0"};
-  return std::make_unique<SwitchExchange>(std::move(*agent), options.fingerprint);
+  const std::size_t size = options.member ? options.size : (*agent)->size_expected();
+  if ((*agent)->rank() >= size)
+    return Failure{FailureKind::exchange,
+                   "this worker has rank " + std::to_string((*agent)->rank()) + " in a job of " +
+                       std::to_string(size) + ": workers must be numbered from 0"};
+  return std::make_unique<SwitchExchange>(std::move(*agent), size, options.fingerprint);
 }
 
 }  // namespace iswitch::rl

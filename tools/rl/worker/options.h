@@ -13,7 +13,7 @@ struct WorkerOptions {
   std::string algorithm = "ppo";
   std::string environment = "hopper";
   std::string exchange = "local";
-  SwitchOptions network;          ///< for exchange "iswitch"
+  SwitchOptions network;          ///< for exchanges through a switch
   std::size_t expected_size = 0;  ///< workers that the job should have; 0: whatever it has
   std::vector<std::string> set;   ///< "name=value" of the algorithm's parameters
   std::uint64_t seed = 1;         ///< the same on all workers

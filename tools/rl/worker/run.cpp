@@ -63,8 +63,8 @@ class Worker {
   Worker(WorkerOptions options, std::unique_ptr<Exchange> exchange,
          std::unique_ptr<Algorithm> algorithm, Parameters parameters)
       : options_(std::move(options)),
-        exchange_(std::move(exchange)),
-        algorithm_(std::move(algorithm)) {
+        algorithm_(std::move(algorithm)),
+        exchange_(std::move(exchange)) {
     figures_.rank = exchange_->rank();
     figures_.size = exchange_->size();
     figures_.parameters = std::move(parameters);
@@ -99,16 +99,24 @@ class Worker {
   /// From a common state on, until the end or a failure.
   Failure generation() {
     ++figures_.generations;
-    if (Failure failure = begin_generation(*exchange_, *algorithm_)) return failure;
+    AsynchronousExchange* asynchronous = exchange_->asynchronous();
+    if (Failure failure = asynchronous != nullptr ? algorithm_->begin(*asynchronous)
+                                                  : begin_generation(*exchange_, *algorithm_))
+      return failure;
     while (true) {
       bool stop = false;
       if (Failure failure = iteration(stop)) return failure;
       if (stop) break;
     }
-    return compare_weights(*exchange_, *algorithm_, figures_.equal_weights);
+    return asynchronous != nullptr
+               ? algorithm_->finish(*asynchronous, figures_.equal_weights)
+               : compare_weights(*exchange_, *algorithm_, figures_.equal_weights);
   }
 
   bool wants_stop() const {
+    if (AsynchronousExchange* asynchronous = exchange_->asynchronous();
+        asynchronous != nullptr && asynchronous->others_finish())
+      return true;
     return stop_wanted != 0 || (options_.seconds > 0.0 && elapsed() >= options_.seconds) ||
            (options_.iterations > 0 && algorithm_->iterations() + 1 >= options_.iterations);
   }
@@ -123,7 +131,11 @@ class Worker {
     IterationFigures iteration;
     if (Failure failure = algorithm_->iterate(*exchange_, shared, iteration)) return failure;
     stop = shared[0] > 0.0F;
-    const double least = static_cast<double>(*std::min_element(shared.begin() + 1, shared.end()));
+    // Asynchronous: the others' times are not known, and nobody waits for anybody.
+    const double least =
+        exchange_->asynchronous() != nullptr
+            ? last_exchange_
+            : static_cast<double>(*std::min_element(shared.begin() + 1, shared.end()));
     wait_ += std::max(0.0, last_exchange_ - least);
     last_exchange_ = exchange_->figures().seconds - exchange_before;
     steps_ += iteration.steps;
@@ -173,8 +185,8 @@ class Worker {
   }
 
   WorkerOptions options_;
-  std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Algorithm> algorithm_;
+  std::unique_ptr<Exchange> exchange_;  // ends first: its threads may use the algorithm
   RunFigures figures_;
   ProgressFile progress_;
   std::chrono::steady_clock::time_point start_;
@@ -215,6 +227,9 @@ Failure run_worker(WorkerOptions options) {
   if (auto* failure = std::get_if<Failure>(&algorithm)) return *failure;
 
   options.network.fingerprint = fingerprint(options, context.parameters);
+  options.network.gradient_floats =
+      std::get<std::unique_ptr<Algorithm>>(algorithm)->weights().size();
+  options.network.size = options.expected_size;
   auto exchange = make_exchange(options.exchange, options.network);
   if (auto* failure = std::get_if<Failure>(&exchange)) return *failure;
   auto& joined = std::get<std::unique_ptr<Exchange>>(exchange);
