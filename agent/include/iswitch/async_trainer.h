@@ -170,7 +170,7 @@ class ISWITCH_API AsyncTrainer {
   AgentError failure() const;
 
  private:
-  struct State;
+  struct __attribute__((visibility("hidden"))) State;
   std::unique_ptr<State> state_;
 };
 

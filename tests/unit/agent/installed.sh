@@ -39,8 +39,9 @@ done
 
 # The library shows its interface and nothing else, and ends no process that uses it.
 others=$(nm -D --defined-only -C "$lib/libiswitch-agent.so" |
-  grep -vE ' (iswitch_[a-z_]+|iswitch::(Agent|Handle)::.*)$' || true)
+  grep -vE ' (iswitch_[a-z_]+|iswitch::(Agent|Handle|AsyncTrainer|UpdateAssembler|TrainerSnapshot)::.*)$' || true)
 [ -z "$others" ] || fail "the shared library exports $others"
+nm -D --defined-only -C "$lib/libiswitch-agent.so" | grep '::State::' && fail "the shared library exports its insides"
 ends=$(nm -D -u "$lib/libiswitch-agent.so" | grep -wE 'exit|_exit|quick_exit|abort|printf|puts|putchar' || true)
 [ -z "$ends" ] || fail "the library calls $ends"
 echo "installed, built and run: $version"
