@@ -160,12 +160,15 @@ std::optional<Sent> Parent::order_help(std::uint32_t segment, std::uint32_t roun
   return deliver_order(header, wire::write_slot_request(header, {segment, round}, client()));
 }
 
-void Parent::unasked(Status status, std::uint64_t missing) {
+wire::ControlDatagram Parent::unasked(Status status, std::uint64_t missing) {
   wire::ReplyBody body = describe();
   body.status = status;
   body.missing = missing;
-  deliver(wire::write_reply({Action::ping, 1, body.member, 0, ++nonce_}, body,
-                            {key, switch_address().rules.ip, switch_address().rules.udp_port}));
+  const auto datagram =
+      wire::write_reply({Action::ping, 1, body.member, 0, ++nonce_}, body,
+                        {key, switch_address().rules.ip, switch_address().rules.udp_port});
+  deliver(datagram);
+  return datagram;
 }
 
 ChildRig::ChildRig(const JobConfig& config, std::uint16_t shards)

@@ -69,7 +69,8 @@ class Parent {
   std::optional<Sent> order_help(std::uint32_t segment, std::uint32_t round);
   std::optional<Sent> deliver_order(const wire::ControlHeader& header,
                                     const wire::ControlDatagram& datagram);
-  void unasked(Status status, std::uint64_t missing = 0);
+  /// What it said, to say again.
+  wire::ControlDatagram unasked(Status status, std::uint64_t missing = 0);
   wire::Client client() const { return {key, endpoint.ip, endpoint.udp_port}; }
   /// A frame from it, or from where `as` says.
   void deliver(const wire::ControlDatagram& datagram);

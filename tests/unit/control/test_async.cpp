@@ -120,6 +120,31 @@ TEST_CASE("a Join is answered when every shard has the row, and asked again it r
     CHECK(bench.datapath.shard(shard).refills[1] == 2);
 }
 
+TEST_CASE("a Join is answered for its own row, not for one of the same member that is gone",
+          "[control][async]") {
+  Bench bench({async_config()});
+  auto members = running(bench);
+  Client& who = members[1];
+  who.incarnation = 4321;
+  bench.answering = false;
+  const auto join = [&] {
+    const auto header = who.next_header(Action::join);
+    bench.deliver(who, wire::write_join(header, async_join(who, 1), who.as_client()));
+    return header;
+  };
+  join();
+  bench.control.remove_member(1, 1, bench.now, bench.effects, {});
+  bench.settle();
+  join();
+  bench.answer_one(0);  // the first row
+  bench.answer_one(0);  // it is dropped
+  const auto last = join();
+  CHECK_FALSE(bench.reply_to(who, last));
+  bench.answer_all();
+  REQUIRE(bench.reply_to(who, last));
+  CHECK(bench.datapath.shard(0).members.count(1) == 1);
+}
+
 TEST_CASE("Reset of an asynchronous job gives a new base_round", "[control][async]") {
   Bench bench({async_config()});
   auto members = running(bench);
@@ -165,6 +190,10 @@ TEST_CASE("an asynchronous child: Help goes up, and gone is everybody's", "[cont
   CHECK(rig.parent.got(Action::help).size() == 1);
   rig.parent.pump();
   CHECK(rig.bench.reply_to(rig.members[0], header)->status() == Status::gone);
+  // Nobody in particular is missing from an update that is to come.
+  const auto then = rig.bench.sent.size();
+  CHECK(rig.parent.order_help(1, 406)->status() == Status::ok);
+  for (const auto& member : rig.members) CHECK(rig.bench.requests_to(member, then).empty());
   const auto other = rig.bench.to(rig.members[1], before);
   REQUIRE(other.size() == 1);
   CHECK(other[0].status() == Status::gone);

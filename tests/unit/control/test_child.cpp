@@ -536,8 +536,14 @@ TEST_CASE("a mismatch at the parent is everybody's, a gone result only where it 
     CHECK(rig.bench.to(member, then)[0].status() == Status::gone);
     CHECK(rig.bench.to(member, then)[0].missing() == operation(5, 9));
   }
-  // An old one again: its nonce has been.
-  CHECK(rig.bench.control.counters().ignored == 0);
+  // The same again, much later: somebody replays it.
+  rig.bench.now += 2 * second;
+  const auto said = rig.parent.unasked(Status::mismatch, operation(6, 9));
+  rig.bench.now += 2 * second;
+  const auto replayed = rig.bench.sent.size();
+  rig.parent.deliver(said);
+  CHECK(rig.bench.to(rig.members[0], replayed).empty());
+  CHECK(rig.bench.control.counters().ignored == 1);
 }
 
 TEST_CASE("a newer base_round in whatever the parent says resets the members", "[control][child]") {

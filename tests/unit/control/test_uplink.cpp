@@ -589,3 +589,36 @@ TEST_CASE("an answer to a Ping from before the last Join is of another life", "[
   CHECK(rig.bench.view().base_round == base);
   CHECK(rig.shard().base == base);
 }
+
+TEST_CASE("a restarted parent that took an old Join for a new one is found out",
+          "[control][uplink]") {
+  Rig rig;
+  rig.run();
+  const auto incarnation = rig.shard().parent->incarnation;
+  const auto joins = rig.parent.got(Action::join).size();
+  SECTION("by its older base_round") { rig.parent.base -= 100; }
+  SECTION("by another id") { rig.parent.row->id = 9; }
+  rig.parent.pass(1100 * ms);
+  CHECK(rig.parent.got(Action::join).size() == joins + 1);
+  rig.parent.pass(500 * ms);
+  for (auto& member : rig.members) rig.bench.join(member);
+  rig.parent.pass(500 * ms);
+  CHECK(rig.bench.view().state == JobState::running);
+  CHECK(rig.shard().base == rig.parent.base);
+  CHECK(rig.shard().parent->member == rig.parent.row->id);
+  CHECK(rig.shard().parent->incarnation == rig.parent.row->incarnation);
+  CHECK(rig.shard().parent->incarnation != incarnation);
+}
+
+TEST_CASE("after a newer base_round that nothing announced the place is made sure of",
+          "[control][uplink]") {
+  Rig rig;
+  rig.run();
+  rig.parent.base += 100'000;
+  rig.parent.row->incarnation = 1;  // of an earlier Join that came late
+  const auto incarnation = rig.shard().parent->incarnation;
+  rig.parent.pass(1500 * ms);
+  CHECK(rig.parent.row->incarnation == incarnation);
+  CHECK(rig.bench.view().state == JobState::running);
+  CHECK(rig.shard().base == rig.parent.base);
+}
