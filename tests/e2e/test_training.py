@@ -183,6 +183,23 @@ def the_demo_ends_well_and_leaves_nothing():
             equal(what_is_left(folder), before, "interfaces and folders after the demo")
 
 
+def the_demo_trains_over_a_tree_and_asynchronously():
+    for flags in (["--tree"], ["--async"]):
+        with tempfile.TemporaryDirectory() as folder:
+            before = what_is_left(folder)
+            demo = the_demo(folder, "--seconds", "5", "--workers", "4", *flags)
+            out, err = demo.communicate(timeout=120 * harness.SLOW)
+            equal(demo.returncode, 0, f"exit code of the demo {flags} ({err})")
+            check("bit-identical weights: yes" in out, f"the demo {flags} does not say that weights are equal: {out}")
+            with open(os.path.join(folder, "demo.json")) as file:
+                figures = json.load(file)
+            equal(len(figures["runs"]), 4, f"runs in the figures of the demo {flags}")
+            for run in figures["runs"]:
+                check(run["updates"] > 0, f"worker {run['rank']} of the demo {flags} made no update")
+            check_session_is_empty(demo.pid)
+            equal(what_is_left(folder), before, f"interfaces and folders after the demo {flags}")
+
+
 def an_interrupted_demo_leaves_nothing():
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         with tempfile.TemporaryDirectory() as folder:
@@ -201,4 +218,4 @@ def an_interrupted_demo_leaves_nothing():
 if __name__ == "__main__":
     harness.main(four_workers_end_with_equal_weights, a_restarted_worker_takes_its_place_and_the_run_goes_on,
                  a_killed_worker_is_named, a_killed_switch_is_told_from_a_killed_worker, the_demo_ends_well_and_leaves_nothing,
-                 an_interrupted_demo_leaves_nothing)
+                 the_demo_trains_over_a_tree_and_asynchronously, an_interrupted_demo_leaves_nothing)
