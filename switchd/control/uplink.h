@@ -1,4 +1,5 @@
 // A child job's link to the switch above: joins it, pings it, asks it, and knows what it said last.
+// uplink_replies.cpp has what the parent says.
 // What follows from that for the job's slots and members is not its business (child.cpp).
 #pragma once
 
@@ -126,6 +127,11 @@ class Uplink {
     Time at = 0;
     std::vector<Done> done;
   };
+
+  static constexpr Time first_repeat = 50 * millisecond;
+  static constexpr Time ping_interval = second;
+  static constexpr Time forming_ping_interval = 200 * millisecond;
+  static constexpr Time least_between_joins = 200 * millisecond;
 
   std::uint64_t next_nonce(Time now) { return parts_.frames.next_nonce(now) + nonce_lead_; }
   wire::Client client() const;  ///< of requests to the parent: this switch
