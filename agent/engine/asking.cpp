@@ -13,6 +13,7 @@ constexpr Time pause = millisecond;
 constexpr Time level_least = 20 * millisecond;
 constexpr Time level_most = second;
 /// Segments may stay behind for good where some were forced: those are asked about seldom.
+constexpr Time behind_least = 20 * millisecond;
 constexpr Time behind_most = 2 * second;
 
 /// How much later a result may come than one sent after it.
@@ -74,12 +75,13 @@ std::optional<std::uint32_t> Asking::next(const Updates& updates, bool outstandi
     const bool hole = updates.hole(segment);
     if (!hole && updates.complete_to(segment) == furthest) continue;
     Timer& timer = timers_[segment];
-    const Time due = hole ? timer.at : std::max(timer.at, timer.heard + 2 * timeout);
+    const Time due =
+        hole ? timer.at : std::max(timer.at, timer.heard + std::max(2 * timeout, behind_least));
     if (now < due) {
       soonest = std::min(soonest, due);
       continue;
     }
-    timer.interval = std::min(std::max(2 * timer.interval, timeout),
+    timer.interval = std::min(std::max(2 * timer.interval, hole ? timeout : behind_least),
                               hole ? most_interval_ : std::max(behind_most, most_interval_));
     timer.at = now + timer.interval;
     ++asked_;

@@ -51,7 +51,7 @@ void Engine::State::follow_async() {
   if (a.phase != Phase::live) return;
   if (!a.pushes.active()) {
     a.pushes.begin(membership.job(), membership.member(), now);
-    a.asking.expect(a.pushes.round_trip().timeout(), now);
+    a.asking.expect(a.pushes.first_timeout(), now);
   }
   if (state == EngineState::halted)
     a.pushes.pause();
@@ -95,7 +95,7 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
       ++statistics.updates_refused;
       // Far ahead of what is here: a hole all the same.
       if (a.phase == Phase::live)
-        a.asking.heard(a.updates, header.segment, a.pushes.round_trip().timeout(), now);
+        a.asking.heard(a.updates, header.segment, a.pushes.first_timeout(), now);
       return;
     case Updates::Stored::fresh:
       break;
@@ -109,7 +109,7 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
   if (member < wire::max_members && (header.set >> member & 1) != 0)
     a.pushes.acknowledge(header.segment, header.member, partial, marked, now);
   if (a.phase == Phase::live)
-    a.asking.heard(a.updates, header.segment, a.pushes.round_trip().timeout(), now);
+    a.asking.heard(a.updates, header.segment, a.pushes.first_timeout(), now);
   if (a.phase == Phase::probing) need_weights(EventKind::joined, {});
 }
 
@@ -184,7 +184,7 @@ void Engine::State::ask_for_updates() {
     a.probe_interval = std::min(2 * a.probe_interval, options.ping_interval);
     return;
   }
-  const Time timeout = a.pushes.round_trip().timeout();
+  const Time timeout = a.pushes.first_timeout();
   while (const auto segment = a.asking.next(a.updates, a.pushes.outstanding() != 0, timeout, now))
     ask(*segment, a.updates.complete_to(*segment) + 1);
 }

@@ -231,7 +231,7 @@ OperationId Engine::push(std::span<const float> gradient, Time deadline, Time no
     s.operations.add(id, request, now).segments =
         segment == 0 ? 0 : (bytes + segment - 1) / segment;
     s.async->pushes.more(now);
-    s.async->asking.expect(s.async->pushes.round_trip().timeout(), now);
+    s.async->asking.expect(s.async->pushes.first_timeout(), now);
   }
   return id;
 }
@@ -253,7 +253,7 @@ std::optional<Update> Engine::take_update() {
   ++s.statistics.updates;
   // Where there was no room for what came, there is now.
   if (s.async->updates.hole(update->segment))
-    s.async->asking.expect(s.async->pushes.round_trip().timeout(), s.now);
+    s.async->asking.expect(s.async->pushes.first_timeout(), s.now);
   return update;
 }
 

@@ -81,6 +81,11 @@ void Flight::complete(Segment& segment) {
     at(head_++).state = SegmentState::idle;
 }
 
+void Flight::take_out_of_window(Segment& segment) {
+  if (segment.state != SegmentState::lost) bytes_in_flight_ -= segment.bytes;
+  segment.bytes = 0;
+}
+
 void Flight::probe(unsigned count) {
   if (table_) {
     for (; count > 0; --count) {

@@ -68,6 +68,8 @@ class Flight {
   /// Nothing for a segment that is done or urgent already.
   void mark_urgent(Segment& segment);
   void complete(Segment& segment);
+  /// It stays outstanding and is sent again, but its bytes count no more.
+  void take_out_of_window(Segment& segment);
 
   /// Marks as urgent the `count` for which it is most due: in a stream those in front, in a table
   /// the least recently transmitted.

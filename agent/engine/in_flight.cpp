@@ -8,6 +8,7 @@ namespace iswitch::agent {
 void InFlight::begin(std::uint32_t segment_bytes, std::uint32_t most_segments, Time now) {
   most_segments_ = most_segments;
   recovery_.reset();
+  recovery_.each_for_itself(flight_.is_table());
   congestion_ = Reno({.segment_bytes = segment_bytes,
                       .max_window_bytes = std::uint64_t{most_segments} * segment_bytes});
   echo_mark_ = false;

@@ -40,9 +40,13 @@ class InFlight {
   Flight& flight() { return flight_; }
   const Flight& flight() const { return flight_; }
   const RoundTrip& round_trip() const { return recovery_.round_trip(); }
+  Time first_timeout() const { return recovery_.first_timeout(); }
 
   bool fits_window(std::uint64_t bytes) const;
-  bool full() const { return flight_.outstanding() >= most_segments_; }
+  /// `besides`: outstanding ones that do not count.
+  bool full(std::uint32_t besides = 0) const {
+    return flight_.outstanding() >= most_segments_ + besides;
+  }
   void iteration(std::uint64_t bytes, Time now);
   /// `position` has been sent for the first time.
   void sent(Time now) { recovery_.sent(flight_.outstanding(), now); }

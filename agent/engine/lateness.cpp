@@ -106,8 +106,8 @@ void Engine::State::end_overdue() {
   while (const Operation* operation = operations.overdue(now)) {
     if (!async) return break_epoch(operation->id, overdue_error(*operation));
     const std::uint64_t index = operation->index;
-    operations.fail_one(index, overdue_push(*operation));
     async->pushes.give_up(index);
+    operations.fail_one(index, overdue_push(*operation));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "agent/engine/pushes.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "agent/engine/payload.h"
 
@@ -24,6 +25,7 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
                                       segment_bytes_);
   in_flight_.flight().reset_table(slots_);
   orphaned_.assign(slots_, false);
+  orphans_ = 0;
   active_ = true;
   fit_window(now);
   // What was submitted while nobody knew how large a segment is.
@@ -81,6 +83,7 @@ void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial
   in_flight_.acknowledge(slot, marked, now);
   const bool orphaned = orphaned_[slot];
   orphaned_[slot] = false;
+  if (orphaned) --orphans_;
   if (!orphaned) operations_.segment_done(operations_.at(operation), workers, partial);
   if (is_sendable(slot)) ++sendable_;
 }
@@ -98,15 +101,25 @@ void Pushes::resend(std::uint32_t slot) {
   if (active_ && slot < slots_ && flight.is_outstanding(slot)) flight.mark_urgent(flight.at(slot));
 }
 
-// What was sent of it may come yet, so it stays outstanding on its slots: a result that has this
-// member's bit because of it must not acknowledge the next push.
 void Pushes::give_up(std::uint64_t operation) {
   if (!active_) return;
-  const Flight& flight = in_flight_.flight();
+  Flight& flight = in_flight_.flight();
+  const std::span<const float> vector = operations_.at(operation).request.input;
+  const auto* from = reinterpret_cast<const std::uint8_t*>(vector.data());
+  orphans_data_.resize(vector.size());
+  auto* to = reinterpret_cast<std::uint8_t*>(orphans_data_.data());
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
-    if (flight.is_outstanding(slot) && flight.at(slot).operation == operation)
-      orphaned_[slot] = true;
+    if (next_[slot] == operation) ++next_[slot];
+    if (!flight.is_outstanding(slot) || flight.at(slot).operation != operation || orphaned_[slot])
+      continue;
+    orphaned_[slot] = true;
+    ++orphans_;
+    const std::size_t offset = std::size_t{slot} * segment_bytes_;
+    std::memcpy(to + offset, from + offset, bytes_of(slot));
+    flight.take_out_of_window(flight.at(slot));
   }
+  // From the front again, as others do: members that wait on different slots wait for each other.
+  cursor_ = 0;
   count_sendable();
 }
 
@@ -114,13 +127,14 @@ void Pushes::give_up_all() {
   if (!active_) return;
   in_flight_.stop();
   orphaned_.assign(slots_, false);
+  orphans_ = 0;
   next_.assign(slots_, operations_.end());
   sendable_ = 0;
 }
 
 bool Pushes::fresh_may_go() const {
   const Flight& flight = in_flight_.flight();
-  return sendable_ != 0 && !in_flight_.full() && flight.first_lost() == nullptr &&
+  return sendable_ != 0 && !in_flight_.full(orphans_) && flight.first_lost() == nullptr &&
          in_flight_.fits_window(segment_bytes_);
 }
 
@@ -150,16 +164,19 @@ bool Pushes::transmit(Outgoing& out, Time now) {
 void Pushes::write(const Segment& segment, Outgoing& out) {
   const auto slot = static_cast<std::uint32_t>(segment.position);
   const std::uint64_t offset = std::uint64_t{slot} * segment_bytes_;
-  Bytes payload;  // none where the operation and its vector are gone
-  if (!orphaned_[slot])
-    payload = contribution(operations_.at(segment.operation).request, 0, offset, segment.bytes);
+  Request request;
+  if (orphaned_[slot]) {
+    request.input = orphans_data_;
+  } else {
+    request = operations_.at(segment.operation).request;
+  }
   in_flight_.write(segment,
                    {.member = member_,
                     .round = number_of(segment.operation),
                     .segment = slot,
                     .tag = options_.incarnation,
                     .shards = shards_,
-                    .payload = payload},
+                    .payload = contribution(request, 0, offset, bytes_of(slot))},
                    out);
 }
 

@@ -38,8 +38,9 @@ class Pushes {
   /// Index of the operation whose push with this number is outstanding on the slot.
   std::optional<std::uint64_t> find(std::uint32_t slot, std::uint32_t number) const;
   void resend(std::uint32_t slot);
-  /// No data of this operation, which has ended, is sent any more. The switch may have counted
-  /// parts of it; what was sent goes again, empty, until it is acknowledged.
+  /// This operation, still there, is about to fail. What was sent of it may be summed yet, so it
+  /// stays outstanding and goes again until it is acknowledged: a result that has this member's bit
+  /// because of it must not acknowledge the next push.
   void give_up(std::uint64_t operation);
   /// Of all that were added so far nothing is sent any more. Numbers go on.
   void give_up_all();
@@ -50,7 +51,8 @@ class Pushes {
     if (active_) in_flight_.tick(now);
   }
   Time next_deadline() const { return active_ ? in_flight_.next_deadline() : never; }
-  const RoundTrip& round_trip() const { return in_flight_.round_trip(); }
+  /// After which what has not been acknowledged is sent again.
+  Time first_timeout() const { return in_flight_.first_timeout(); }
   void describe(Statistics& statistics) const { in_flight_.describe(statistics); }
 
  private:
@@ -79,6 +81,8 @@ class Pushes {
   std::uint32_t slots_ = 0;  ///< of the vector
   std::uint16_t shards_ = 1;
   std::vector<bool> orphaned_;  ///< by slot: what is outstanding belongs to an ended operation
+  std::uint32_t orphans_ = 0;
+  std::vector<float> orphans_data_;    ///< a vector of their segments
   std::uint64_t first_operation_ = 0;  ///< index of the one with number base_round + 1
   // What goes next for the first time: slots go on by themselves, so that one which waits for its
   // acknowledgement does not hold up the others.

@@ -270,10 +270,11 @@ void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
     if (gone) return fall_behind(slot, round);
     const auto index = async->pushes.find(slot, round);
     if (!index) return;
+    async->pushes.give_up(*index);
     operations.fail_one(*index, {ErrorCode::mismatch, wire::Status::mismatch, 0,
                                  "members disagree on the vector in " + text::slot(slot, round) +
                                      "; push vectors of one length everywhere"});
-    return async->pushes.give_up(*index);
+    return;
   }
   const Stream::Place place = stream.find(round, slot);
   if (place.found == Stream::Found::unknown) return;

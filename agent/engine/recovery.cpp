@@ -90,8 +90,15 @@ void Recovery::resume(Time now) {
   back_off_ = 0;
 }
 
+Time Recovery::first_timeout() const {
+  const Time usual = round_trip_.timeout();
+  if (!each_for_itself_ || round_trip_.least() == 0) return usual;
+  return std::min(usual,
+                  std::max(round_trip_.min_retransmit(), soon_in_least * round_trip_.least()));
+}
+
 Time Recovery::timeout() const {
-  Time timeout = round_trip_.timeout();
+  Time timeout = first_timeout();
   for (unsigned i = 0; i < back_off_ && timeout < max_retransmit_; ++i) timeout *= 2;
   return std::min(timeout, std::max(max_retransmit_, round_trip_.timeout()));
 }

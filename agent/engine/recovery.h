@@ -35,6 +35,7 @@ class Recovery {
   template <class OnLoss>
   void detect(Flight& flight, Time now, OnLoss on_loss) {
     order_deadline_ = never;
+    if (each_for_itself_) return;
     for (Segment* segment = flight.first_in_flight();
          segment != nullptr && segment->order < newest_.order; segment = flight.first_in_flight()) {
       const Time limit = segment->last_sent + newest_.round_trip + reorder_window();
@@ -57,10 +58,17 @@ class Recovery {
 
   Time next_deadline(std::uint32_t outstanding) const;
   Time timeout() const;  ///< in force: backed off
+  /// Of the first repetition.
+  Time first_timeout() const;
+  /// Slots of a table wait for whoever comes, for long and each for itself, so neither the usual
+  /// time nor the order of answers says that one is lost: no loss is told then. But probing soon
+  /// costs little, since the switch drops what it has.
+  void each_for_itself(bool yes) { each_for_itself_ = yes; }
   const RoundTrip& round_trip() const { return round_trip_; }
 
  private:
   static constexpr unsigned most_probes = 64;
+  static constexpr int soon_in_least = 8;  // each_for_itself(): the first timeout, in least trips
   static constexpr unsigned table_share = 8;  // of the outstanding slots, one in so many a timeout
 
   Time reorder_window() const;
@@ -86,6 +94,7 @@ class Recovery {
   Time last_loss_ = 0;
   Time last_widening_ = 0;
   bool paused_ = false;
+  bool each_for_itself_ = false;
 };
 
 }  // namespace iswitch::agent

@@ -16,6 +16,7 @@ class RoundTrip {
   /// Only from contributions sent once (Karn): a retransmitted one does not tell what was answered.
   void sample(Time round_trip, Time now);
 
+  Time min_retransmit() const { return min_retransmit_; }
   Time smoothed() const { return smoothed_; }
   Time timeout() const;
   /// Least of the last 5 to 10 seconds; 0 before the first sample.

@@ -297,7 +297,9 @@ Failure AsyncExchange::finish(std::span<float> weights, bool& equal) {
     const std::lock_guard<std::mutex> lock(mutex_);
     finished_ = true;
   }
-  const auto until = Clock::now() + std::max<std::chrono::milliseconds>(options_.timeout, patience);
+  // From now on, or from the last update on while others still train.
+  const auto patient = std::max<std::chrono::milliseconds>(options_.timeout, patience);
+  auto until = Clock::now() + patient;
   become_quiet(until);
   std::vector<float> settled_weights;
   PeerStatus before;
@@ -329,6 +331,7 @@ Failure AsyncExchange::finish(std::span<float> weights, bool& equal) {
       continue;
     }
     calm = same && own == before ? calm + 1 : 0;
+    if (own.numbers != before.numbers) until = Clock::now() + patient;
     before = own;
     if (calm < calm_polls) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
