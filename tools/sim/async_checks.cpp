@@ -224,8 +224,12 @@ std::string AsyncChecks::explain(unsigned rank, const agent::Update& update, std
 
 void AsyncChecks::quiet(std::uint32_t base_round) {
   for (unsigned rank = 0; rank < ranks_; ++rank) {
+    bool certain =
+        true;  // until one was given up, whose acknowledgement is taken for the next one's
     for (std::size_t serial = 0; serial < pushes_[rank].size(); ++serial) {
       const Push& push = pushes_[rank][serial];
+      certain = certain && push.acknowledged;
+      if (!certain) break;
       if (!push.acknowledged || push.base_round != base_round) continue;
       for (std::uint32_t segment = 0; segment < segments_; ++segment) {
         const std::uint64_t start = std::uint64_t{segment} * segment_elements_;

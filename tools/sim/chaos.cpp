@@ -90,6 +90,15 @@ void Chaos::act() {
   perform(act, job, node);
 }
 
+// A child switch that ends in order leaves its parent, and its workers are in no sum any more.
+bool Chaos::may_leave(const SwitchNode& node) const {
+  if (!node.spec().parent) return true;
+  return std::none_of(jobs_.begin(), jobs_.end(), [&](const ChaosJob& job) {
+    return job.full &&
+           std::find(job.switches.begin(), job.switches.end(), &node) != job.switches.end();
+  });
+}
+
 void Chaos::perform(Act act, ChaosJob& job, SwitchNode& node) {
   const Time now = world_.now();
   Member& worker = *job.workers[random_.below(job.workers.size())];
@@ -114,7 +123,7 @@ void Chaos::perform(Act act, ChaosJob& job, SwitchNode& node) {
       break;
     case Act::restart_switch:
     case Act::stop_switch:
-      if (act == Act::stop_switch) {
+      if (act == Act::stop_switch && may_leave(node)) {
         node.stop();
       } else {
         node.crash();

@@ -72,6 +72,7 @@ class Chaos final : public EventHandler {
   };
   void act();
   void perform(Act act, ChaosJob& job, SwitchNode& node);
+  bool may_leave(const SwitchNode& node) const;
   void schedule_next();
 
   World& world_;

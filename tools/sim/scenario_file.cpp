@@ -195,7 +195,7 @@ void read_random_faults(JsonReader& root, Scenario& scenario, FileErrors& errors
 
 // Whether nothing may make a sum less than full.
 void set_rules(Scenario& scenario) {
-  const auto first = static_cast<std::size_t>(Act::leave);
+  const auto first = static_cast<std::size_t>(Act::leave);  // this and the ones behind it
   bool acts = false;
   for (std::size_t act = first; act < act_count; ++act)
     acts = acts || (scenario.chaos.mean_interval > 0 && scenario.chaos.weights[act] > 0);
@@ -204,8 +204,9 @@ void set_rules(Scenario& scenario) {
     const control::JobConfig& config = plan.config;
     const bool leaves =
         std::any_of(scenario.faults.begin(), scenario.faults.end(), [&](const PlannedFault& fault) {
-          return !fault.at_switch && fault.kind == FaultKind::stop &&
-                 scenario.hosts[fault.node].job == i;
+          if (fault.kind != FaultKind::stop) return false;
+          return fault.at_switch ? scenario.switches[fault.node].parent.has_value()
+                                 : scenario.hosts[fault.node].job == i;
         });
     plan.full = !acts && !leaves && config.threshold == 0 && plan.thresholds.empty() &&
                 config.force_after == 0 && !config.evict_silent;
