@@ -262,19 +262,23 @@ int run(const Settings& settings) {
     }
     auto handle =
         agent.all_reduce(input, output, reduce, {.timeout = std::nullopt, .tag = settings.tag});
-    if (const iswitch::AgentError error = handle.wait()) {
+    const iswitch::AgentError error = handle.wait();
+    const bool begins_again = i == 0 && std::chrono::steady_clock::now() < begin + timeout;
+    if (error) {
       // A late joiner resets a job that runs already. Before the first result nothing is lost by
       // it: every rank begins again.
-      if (i == 0 && error.code == iswitch::AgentErrorCode::job_reset &&
-          std::chrono::steady_clock::now() < begin + timeout) {
-        continue;
-      }
+      const bool begun_again =
+          error.code == iswitch::AgentErrorCode::job_reset ||
+          (!whole && error.code == iswitch::AgentErrorCode::gone);  // other leaves were there first
+      if (begins_again && begun_again) continue;
       return fail(not_reduced, std::string(iswitch_error_name(static_cast<int>(error.code))) +
                                    ": " + error.text);
     }
     const std::uint32_t workers = handle.smallest_workers();
     if (settings.size && !handle.partial() && workers < *settings.size &&
         !(whole && fewer_by_design(agent, workers, *settings.size))) {
+      // A leaf that joins its parent again resets the job.
+      if (begins_again && !whole) continue;
       return fail(not_reduced, "the sum has only " + std::to_string(workers) + " of " +
                                    std::to_string(*settings.size) +
                                    " workers: a member left or was evicted meanwhile");
