@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "agent/engine/payload.h"
 
@@ -24,8 +25,7 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
   slots_ = static_cast<std::uint32_t>((options_.elements * sizeof(float) + segment_bytes_ - 1) /
                                       segment_bytes_);
   in_flight_.flight().reset_table(slots_);
-  orphaned_.assign(slots_, false);
-  orphans_ = 0;
+  forget_orphans();
   active_ = true;
   fit_window(now);
   // What was submitted while nobody knew how large a segment is.
@@ -59,9 +59,25 @@ void Pushes::more(Time now) {
 
 std::uint64_t Pushes::upcoming(std::uint32_t slot) {
   std::uint64_t& next = next_[slot];
-  next = std::max(next, operations_.begin());
-  while (next < operations_.end() && operations_.at(next).finished) ++next;
+  const auto passed = [&] {
+    return next < operations_.begin() ||
+           (next < operations_.end() && operations_.at(next).finished);
+  };
+  while (passed() && orphan_of(next) == nullptr) ++next;
   return next;
+}
+
+Pushes::Orphan* Pushes::orphan_of(std::uint64_t operation) {
+  const auto found = std::find_if(orphans_.begin(), orphans_.end(), [&](const Orphan& orphan) {
+    return orphan.operation == operation;
+  });
+  return found == orphans_.end() ? nullptr : &*found;
+}
+
+void Pushes::forget_orphans() {
+  orphans_.clear();
+  is_out_of_window_.assign(slots_, false);
+  out_of_window_ = 0;
 }
 
 void Pushes::count_sendable() {
@@ -81,18 +97,21 @@ void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial
   if (!active_ || !flight.is_outstanding(slot)) return;
   const std::uint64_t operation = flight.at(slot).operation;
   in_flight_.acknowledge(slot, marked, now);
-  const bool orphaned = orphaned_[slot];
-  orphaned_[slot] = false;
-  if (orphaned) --orphans_;
-  if (!orphaned) operations_.segment_done(operations_.at(operation), workers, partial);
+  if (is_out_of_window_[slot]) --out_of_window_;
+  is_out_of_window_[slot] = false;
+  if (Orphan* orphan = orphan_of(operation); orphan == nullptr) {
+    operations_.segment_done(operations_.at(operation), workers, partial);
+  } else if (--orphan->left == 0) {
+    orphans_.erase(orphans_.begin() + (orphan - orphans_.data()));
+  }
   if (is_sendable(slot)) ++sendable_;
 }
 
-std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) const {
+std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) {
   const Flight& flight = in_flight_.flight();
-  if (!active_ || slot >= slots_ || !flight.is_outstanding(slot) || orphaned_[slot])
-    return std::nullopt;
+  if (!active_ || slot >= slots_ || !flight.is_outstanding(slot)) return std::nullopt;
   const std::uint64_t operation = flight.at(slot).operation;
+  if (orphan_of(operation) != nullptr) return std::nullopt;
   return number_of(operation) == number ? std::optional(operation) : std::nullopt;
 }
 
@@ -104,19 +123,30 @@ void Pushes::resend(std::uint32_t slot) {
 void Pushes::give_up(std::uint64_t operation) {
   if (!active_) return;
   Flight& flight = in_flight_.flight();
-  const std::span<const float> vector = operations_.at(operation).request.input;
-  const auto* from = reinterpret_cast<const std::uint8_t*>(vector.data());
-  orphans_data_.resize(vector.size());
-  auto* to = reinterpret_cast<std::uint8_t*>(orphans_data_.data());
+  const auto reached = [&](std::uint64_t next) { return next > operation; };
+  const bool sent = std::any_of(next_.begin(), next_.end(), reached);
+  Orphan orphan;
+  orphan.operation = operation;
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
-    if (next_[slot] == operation) ++next_[slot];
-    if (!flight.is_outstanding(slot) || flight.at(slot).operation != operation || orphaned_[slot])
+    if (next_[slot] <= operation) {
+      ++orphan.left;
       continue;
-    orphaned_[slot] = true;
-    ++orphans_;
-    const std::size_t offset = std::size_t{slot} * segment_bytes_;
-    std::memcpy(to + offset, from + offset, bytes_of(slot));
+    }
+    if (!flight.is_outstanding(slot) || flight.at(slot).operation != operation) continue;
+    ++orphan.left;
+    is_out_of_window_[slot] = true;
+    ++out_of_window_;
     flight.take_out_of_window(flight.at(slot));
+  }
+  if (!sent) {
+    for (std::uint64_t& next : next_) next = next == operation ? next + 1 : next;
+  } else if (orphan.left != 0) {
+    const std::span<const float> vector = operations_.at(operation).request.input;
+    orphan.gradient.resize(vector.size());
+    // Bytes, since the user's vector may be aligned in any way.
+    std::memcpy(orphan.gradient.data(), static_cast<const void*>(vector.data()),
+                vector.size_bytes());
+    orphans_.push_back(std::move(orphan));
   }
   // From the front again, as others do: members that wait on different slots wait for each other.
   cursor_ = 0;
@@ -126,15 +156,14 @@ void Pushes::give_up(std::uint64_t operation) {
 void Pushes::give_up_all() {
   if (!active_) return;
   in_flight_.stop();
-  orphaned_.assign(slots_, false);
-  orphans_ = 0;
+  forget_orphans();
   next_.assign(slots_, operations_.end());
   sendable_ = 0;
 }
 
 bool Pushes::fresh_may_go() const {
   const Flight& flight = in_flight_.flight();
-  return sendable_ != 0 && !in_flight_.full(orphans_) && flight.first_lost() == nullptr &&
+  return sendable_ != 0 && !in_flight_.full(out_of_window_) && flight.first_lost() == nullptr &&
          in_flight_.fits_window(segment_bytes_);
 }
 
@@ -165,8 +194,8 @@ void Pushes::write(const Segment& segment, Outgoing& out) {
   const auto slot = static_cast<std::uint32_t>(segment.position);
   const std::uint64_t offset = std::uint64_t{slot} * segment_bytes_;
   Request request;
-  if (orphaned_[slot]) {
-    request.input = orphans_data_;
+  if (const Orphan* orphan = orphan_of(segment.operation); orphan != nullptr) {
+    request.input = orphan->gradient;
   } else {
     request = operations_.at(segment.operation).request;
   }

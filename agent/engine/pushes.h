@@ -36,11 +36,11 @@ class Pushes {
   /// Congestion Experienced was seen: the next push says so.
   void echo_mark() { in_flight_.echo_mark(); }
   /// Index of the operation whose push with this number is outstanding on the slot.
-  std::optional<std::uint64_t> find(std::uint32_t slot, std::uint32_t number) const;
+  std::optional<std::uint64_t> find(std::uint32_t slot, std::uint32_t number);
   void resend(std::uint32_t slot);
   /// This operation, still there, is about to fail. What was sent of it may be summed yet, so it
-  /// stays outstanding and goes again until it is acknowledged: a result that has this member's bit
-  /// because of it must not acknowledge the next push.
+  /// stays outstanding and goes again until it is acknowledged (a result that has this member's bit
+  /// because of it must not acknowledge the next push), and so does the rest of it.
   void give_up(std::uint64_t operation);
   /// Of all that were added so far nothing is sent any more. Numbers go on.
   void give_up_all();
@@ -57,8 +57,11 @@ class Pushes {
 
  private:
   bool fresh_may_go() const;
-  /// The operation that goes next on this slot, finished ones passed over; operations_.end() if
-  /// there is none.
+  struct Orphan;
+  Orphan* orphan_of(std::uint64_t operation);
+  void forget_orphans();
+  /// The operation that goes next on this slot, finished ones passed over unless they are orphans;
+  /// operations_.end() if there is none.
   std::uint64_t upcoming(std::uint32_t slot);
   bool is_sendable(std::uint32_t slot) {
     return !in_flight_.flight().is_outstanding(slot) && upcoming(slot) != operations_.end();
@@ -80,10 +83,18 @@ class Pushes {
   std::uint32_t segment_bytes_ = 0;
   std::uint32_t slots_ = 0;  ///< of the vector
   std::uint16_t shards_ = 1;
-  std::vector<bool> orphaned_;  ///< by slot: what is outstanding belongs to an ended operation
-  std::uint32_t orphans_ = 0;
-  std::vector<float> orphans_data_;    ///< a vector of their segments
-  std::uint64_t first_operation_ = 0;  ///< index of the one with number base_round + 1
+  /// A push that was sent in part when its operation failed. The rest goes too: else some slots
+  /// would have had one push less than others, and members would wait for each other on different
+  /// slots.
+  struct Orphan {
+    std::uint64_t operation = 0;
+    std::vector<float> gradient;
+    std::uint32_t left = 0;  ///< slots that have not acknowledged it
+  };
+  std::vector<Orphan> orphans_;         ///< in order
+  std::uint32_t out_of_window_ = 0;     ///< outstanding slots that had been sent when it failed
+  std::vector<bool> is_out_of_window_;  ///< by slot
+  std::uint64_t first_operation_ = 0;   ///< index of the one with number base_round + 1
   // What goes next for the first time: slots go on by themselves, so that one which waits for its
   // acknowledgement does not hold up the others.
   std::vector<std::uint64_t> next_;  ///< by slot: index of an operation

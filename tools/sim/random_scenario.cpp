@@ -183,6 +183,12 @@ Scenario random_scenario(std::uint64_t seed, const RandomLimits& limits) {
     if (random.chance(0.3))
       scenario.switches[i].node.buffers = buffers_needed(jobs_at(scenario, i)) + random.below(8);
   }
+  // Pushes that were given up hold slots until other members push there, one timeout after the
+  // other.
+  const bool async = std::any_of(scenario.jobs.begin(), scenario.jobs.end(), [](const auto& job) {
+    return job.config.mode == wire::Mode::async;
+  });
+  if (async) scenario.probe = 20 * second;
   if (limits.chaos) {
     scenario.chaos = chaos_spec(random);
     if (random.chance(0.5)) {
