@@ -104,6 +104,7 @@ void Lcore::stop() {
   if (!running_) return;
   stop_.store(true, std::memory_order_release);
   rte_eal_wait_lcore(config_.id);
+  (void)state_.load(std::memory_order_acquire);  // what the loop did last
   running_ = false;
 }
 
@@ -179,7 +180,7 @@ void Lcore::loop() {
     if (frames) busy_polls_.add(1);
     rest(backoff_.after_poll(frames, now));
   }
-  state_.store(LcoreState::sleeping, std::memory_order_relaxed);
+  state_.store(LcoreState::sleeping, std::memory_order_release);
 }
 
 void Lcore::rest(Rest how) {

@@ -5,6 +5,7 @@
 #include <rte_ring.h>
 #include <rte_ring_elem.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -41,17 +42,25 @@ class Ring {
   }
   /// False: empty.
   bool take(T& value) {
-    if (rte_ring_empty(ring_)) return false;
+    if (empty()) return false;
     Slot slot;
     if (rte_ring_sc_dequeue_elem(ring_, &slot, sizeof(Slot)) != 0) return false;
     std::memcpy(&value, slot.bytes, value_bytes);
     return true;
   }
-  bool empty() const { return rte_ring_empty(ring_) != 0; }
-  unsigned size() const { return rte_ring_count(ring_); }
-  unsigned room() const { return rte_ring_free_count(ring_); }
+  // What rte_ring_empty, _count and _free_count tell, by loads that may run beside the other side.
+  bool empty() const { return size() == 0; }
+  unsigned size() const {
+    const unsigned count = (read(ring_->prod.tail) - read(ring_->cons.tail)) & ring_->mask;
+    return std::min(count, ring_->capacity);
+  }
+  unsigned room() const { return ring_->capacity - size(); }
 
  private:
+  static std::uint32_t read(const volatile std::uint32_t& index) {
+    return __atomic_load_n(&index, __ATOMIC_RELAXED);
+  }
+
   rte_ring* ring_;
 };
 
