@@ -22,9 +22,10 @@ void MarkWatch::received(Bytes frame) {
   if (job == jobs_.end() || segment >= job->second.size()) return;
   Slot& slot = job->second[segment];
   const std::uint32_t round = wire::load_be32(header + 6);
-  if (round != slot.round) {
-    if (static_cast<std::int32_t>(round - slot.round) < 0) return;  // late
+  if (!slot.used || round != slot.round) {
+    if (slot.used && static_cast<std::int32_t>(round - slot.round) < 0) return;  // late
     slot = Slot{};
+    slot.used = true;
     slot.round = round;
   }
   const bool experienced = (frame[tos_offset] & 3U) == static_cast<unsigned>(wire::Ecn::ce);
@@ -43,7 +44,7 @@ void MarkWatch::sent(const wire::ResultFields& result, const std::string& node) 
   const auto job = jobs_.find(result.job);
   if (job == jobs_.end() || result.segment >= job->second.size()) return;
   Slot& slot = job->second[result.segment];
-  if (slot.round != result.round || slot.judged) return;
+  if (!slot.used || slot.round != result.round || slot.judged) return;
   slot.judged = true;
   const bool due = (slot.marked & ~slot.unmarked & result.members) != 0 ||
                    (slot.from_parent_marked && !slot.from_parent_unmarked);

@@ -28,6 +28,7 @@ class MarkWatch {
 
  private:
   struct Slot {
+    bool used = false;
     std::uint32_t round = 0;
     wire::MemberMask marked = 0, unmarked = 0;
     bool from_parent_marked = false, from_parent_unmarked = false;

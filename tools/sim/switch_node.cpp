@@ -258,16 +258,14 @@ void SwitchNode::receive(datapath::PortId port, FrameRef frame) {
     return;
   }
   if (marks_) marks_->received(frame.view());
-  if (spec_.bug != SwitchBug::none) {
-    std::vector<SwitchBugs::Fed> more;
-    if (!bugs_.receive(world_.frames, port, frame, more)) return;
-    for (auto& fed : more) {
-      const unsigned shard = shard_of(fed.frame.view());
-      push(shard, fed.port, std::move(fed.frame));
-    }
-  }
+  std::vector<SwitchBugs::Fed> more;
+  if (spec_.bug != SwitchBug::none && !bugs_.receive(world_.frames, port, frame, more)) return;
   const unsigned shard = shard_of(frame.view());
   push(shard, port, std::move(frame));
+  for (auto& fed : more) {
+    const unsigned other = shard_of(fed.frame.view());
+    push(other, fed.port, std::move(fed.frame));
+  }
 }
 
 void SwitchNode::push(unsigned index, datapath::PortId port, FrameRef frame) {

@@ -162,7 +162,7 @@ void Worker::check_input(Pending& pending) {
   }
 }
 
-void Worker::completed(const agent::Completion& completion, agent::Engine& /*engine*/, Time now) {
+void Worker::completed(const agent::Completion& completion, agent::Engine& engine, Time now) {
   const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
                                   [&](const auto& p) { return p->id == completion.id; });
   if (found == in_flight_.end()) {
@@ -188,6 +188,11 @@ void Worker::completed(const agent::Completion& completion, agent::Engine& /*eng
     } else {
       ended_ = true;
       reset_ask_at_ = now + reset_patience;
+      // This member has broken the present epoch, whichever one it took it for.
+      if (code == agent::ErrorCode::timed_out || code == agent::ErrorCode::mismatch ||
+          code == agent::ErrorCode::gone || code == agent::ErrorCode::halted) {
+        base_round_ = engine.job().base_round;
+      }
     }
   }
   spare_.push_back(std::move(pending));
