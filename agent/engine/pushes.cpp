@@ -74,6 +74,13 @@ Pushes::Orphan* Pushes::orphan_of(std::uint64_t operation) {
   return found == orphans_.end() ? nullptr : &*found;
 }
 
+void Pushes::take_out_of_window(std::uint32_t slot) {
+  Flight& flight = in_flight_.flight();
+  is_out_of_window_[slot] = true;
+  ++out_of_window_;
+  flight.take_out_of_window(flight.at(slot));
+}
+
 void Pushes::forget_orphans() {
   orphans_.clear();
   is_out_of_window_.assign(slots_, false);
@@ -134,9 +141,7 @@ void Pushes::give_up(std::uint64_t operation) {
     }
     if (!flight.is_outstanding(slot) || flight.at(slot).operation != operation) continue;
     ++orphan.left;
-    is_out_of_window_[slot] = true;
-    ++out_of_window_;
-    flight.take_out_of_window(flight.at(slot));
+    take_out_of_window(slot);
   }
   if (!sent) {
     for (std::uint64_t& next : next_) next = next == operation ? next + 1 : next;
@@ -183,6 +188,8 @@ bool Pushes::transmit(Outgoing& out, Time now) {
   while (!is_sendable(cursor_)) cursor_ = cursor_ + 1 == slots_ ? 0 : cursor_ + 1;
   const std::uint32_t slot = cursor_;
   const Segment& segment = flight.send_slot(slot, next_[slot]++, bytes_of(slot), now);
+  // Nobody gives it up again, so it must not hold up what comes after it.
+  if (orphan_of(segment.operation) != nullptr) take_out_of_window(slot);
   --sendable_;
   cursor_ = slot + 1 == slots_ ? 0 : slot + 1;
   in_flight_.sent(now);

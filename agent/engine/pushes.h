@@ -59,6 +59,7 @@ class Pushes {
   bool fresh_may_go() const;
   struct Orphan;
   Orphan* orphan_of(std::uint64_t operation);
+  void take_out_of_window(std::uint32_t slot);
   void forget_orphans();
   /// The operation that goes next on this slot, finished ones passed over unless they are orphans;
   /// operations_.end() if there is none.
@@ -92,7 +93,7 @@ class Pushes {
     std::uint32_t left = 0;  ///< slots that have not acknowledged it
   };
   std::vector<Orphan> orphans_;         ///< in order
-  std::uint32_t out_of_window_ = 0;     ///< outstanding slots that had been sent when it failed
+  std::uint32_t out_of_window_ = 0;     ///< outstanding slots of orphans
   std::vector<bool> is_out_of_window_;  ///< by slot
   std::uint64_t first_operation_ = 0;   ///< index of the one with number base_round + 1
   // What goes next for the first time: slots go on by themselves, so that one which waits for its

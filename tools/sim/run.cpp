@@ -317,7 +317,14 @@ void Run::probe() {
     return members_[i]->successes() >= goal[i] || members_[i]->done();
   };
   const Time limit = world_.now() + scenario_.probe;
+  // What members asked for during the trouble (a Halt) may be on its way up a tree for long.
+  int heals = 4;
+  Time heal_at = world_.now() + 200 * millisecond;
   while (world_.now() < limit) {
+    if (world_.now() >= heal_at && heals-- > 0) {
+      chaos_->heal();
+      heal_at = world_.now() + 200 * millisecond;
+    }
     bool all = true;
     for (std::size_t i = 0; i < members_.size() && all; ++i) all = arrived(i);
     if (all) return;

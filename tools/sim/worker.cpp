@@ -39,7 +39,10 @@ Operation SyncProgram::operation(std::uint64_t seed, std::uint32_t base_round,
   op.segment_elements = segment_bytes / 4;
   op.ranks = ranks;
   op.seed = random.next();
-  op.user_tag = static_cast<std::uint32_t>(random.below(3));
+  // Few in one stream, so that it is not the tag alone that tells its operations apart; never those
+  // of another stream, which a worker may take this one for until it is told.
+  op.user_tag =
+      static_cast<std::uint32_t>(mix(base_round)) + static_cast<std::uint32_t>(random.below(3));
   op.root = static_cast<unsigned>(random.below(ranks));
   const double kind = random.unit();
   if (kind < workload.barriers) {
