@@ -139,6 +139,7 @@ void AsyncWorker::apply_updates(agent::Engine& engine, Time now) {
     if (update->segment < numbers_.last.size()) numbers_.last[update->segment] = update->number;
     world_.trace.add(now, What::update, host_.number(), update->segment, update->number);
     checks_.applied(rank_, numbers_.base_round, *update, segment);
+    if (update->segment == 0) ++successes_;  // the job gets on
   }
   const agent::UpdateNumbers numbers = engine.numbers();
   if (numbers.base_round != numbers_.base_round || numbers.last != numbers_.last)
