@@ -18,7 +18,7 @@ Intruder::Intruder(World& world, const wire::Endpoint& own, const datapath::Swit
 void Intruder::start(Time interval, Time until) {
   interval_ = interval;
   until_ = until;
-  if (interval_ > 0) schedule_next();
+  if (interval_ > 0 && !targets_.empty()) schedule_next();
 }
 
 void Intruder::schedule_next() {

@@ -182,6 +182,7 @@ void read_random_faults(JsonReader& root, Scenario& scenario, FileErrors& errors
   object.time("longest_absence_ms", millisecond, chaos.longest_absence);
   chaos.longest_absence = std::max(chaos.longest_absence, 2 * millisecond);
   object.time("intruder_interval_us", microsecond, scenario.intruder_interval);
+  if (!scenario.hosts.empty()) scenario.intruder_at = scenario.hosts.front().node;
   const json* acts = object.find("acts");
   if (acts == nullptr) {
     for (std::size_t act = 0; act < static_cast<std::size_t>(Act::leave); ++act)
