@@ -24,7 +24,8 @@ def report(*arguments):
 
 def packets(path):
     """Lengths and times of the packets of a pcapng file."""
-    data = open(path, "rb").read()
+    with open(path, "rb") as file:
+        data = file.read()
     found, at = [], 0
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)
