@@ -62,7 +62,7 @@ std::string PcapFiles::open(Run& run, const std::vector<std::string>& wanted) {
       std::filesystem::create_directories(item, error);
       if (error) return item + ": cannot be made: " + error.message();
       for (std::size_t i = 0; i < cables.size(); ++i) {
-        const std::string problem = add(run, i, cables[i], item + "/" + cables[i] + ".pcapng");
+        std::string problem = add(run, i, cables[i], item + "/" + cables[i] + ".pcapng");
         if (!problem.empty()) return problem;
       }
       continue;
@@ -73,7 +73,7 @@ std::string PcapFiles::open(Run& run, const std::vector<std::string>& wanted) {
       return link +
              ": no such link; a link has the name of the worker or the switch at its lower end";
     }
-    const std::string problem =
+    std::string problem =
         add(run, static_cast<std::size_t>(found - cables.begin()), link, item.substr(equals + 1));
     if (!problem.empty()) return problem;
   }

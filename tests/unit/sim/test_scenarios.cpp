@@ -35,8 +35,7 @@ TEST_CASE("what is wrong with a scenario is told at its place", "[sim][scenario]
        around(R"({"switches": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
                   "workers": [{"name": "x", "switch": "a"}]})"),
        "/topology/switches/1/parent: \"a\": closes a loop: switches must be in a tree"},
-      {"its own parent",
-       around(R"({"switches": [{"name": "a", "parent": "a"}],
+      {"its own parent", around(R"({"switches": [{"name": "a", "parent": "a"}],
                   "workers": [{"name": "x", "switch": "a"}]})"),
        "/topology/switches/0/parent: \"a\": closes a loop: switches must be in a tree"},
       {"an unknown parent",
@@ -114,8 +113,8 @@ TEST_CASE("tiers are a tree with workers at its leaves", "[sim][scenario]") {
 }
 
 TEST_CASE("a sweep tells every seed in order and stops at the first failure", "[sim][scenario]") {
-  const auto loaded = parse_scenario(around(R"({"tiers": [2]})",
-      R"(, "workload": {"elements": [1, 3000], "operations": 10})"));
+  const auto loaded = parse_scenario(
+      around(R"({"tiers": [2]})", R"(, "workload": {"elements": [1, 3000], "operations": 10})"));
   REQUIRE(loaded.scenario);
   SweepOptions options;
   options.first = 1;

@@ -262,6 +262,11 @@ Failure AsyncExchange::start(Replica& replica, std::span<float> weights) {
 }
 
 Failure AsyncExchange::do_step(std::span<const float> gradient, std::span<float> weights) {
+  // Once somebody has finished, what is under way may never be summed: the caller finishes too.
+  const auto until = Clock::now() + options_.timeout;
+  while (!trainer_->wait_for_pushes(poll_every) && Clock::now() < until) {
+    if (others_finish()) return failure_of(trainer_->read_weights(weights));
+  }
   const auto pushed = trainer_->push(gradient);
   if (!pushed) return failure_of(pushed.error());
   return failure_of(trainer_->read_weights(weights));
