@@ -133,7 +133,7 @@ TEST_CASE("a push is one contribution a slot, numbered from base_round + 1", "[e
   }
   SECTION("one a slot: the next push follows slot by slot") {
     const auto second_gradient = counted(elements, 50);
-    const OperationId second = hand.push(second_gradient);
+    const OperationId later = hand.push(second_gradient);
     CHECK(contributions(hand.sent()).empty());
     hand.update(0, 101, 1, mine);
     auto next = contributions(hand.sent());
@@ -503,7 +503,7 @@ TEST_CASE("a push that fails fails alone", "[engine][async]") {
   const auto gradient = vector_of(1);
   const OperationId first = hand.push(gradient, 50 * millisecond);
   const auto patient = vector_of(2);
-  const OperationId second = hand.push(patient);
+  const OperationId later = hand.push(patient);
   const OperationId third = hand.push(gradient, 40 * millisecond);
   CHECK(contributions(hand.sent()).size() == segments);
   hand.update(1, 101, 1, mine);
@@ -542,7 +542,7 @@ TEST_CASE("a push that fails fails alone", "[engine][async]") {
     CHECK(one.floats[0] == 2);
   }
   for (std::uint32_t slot = 0; slot < segments; ++slot) hand.update(slot, 102, 1, mine);
-  CHECK(hand.completion().id == second);
+  CHECK(hand.completion().id == later);
   hand.push(gradient);
   const auto last = contributions(hand.sent());
   REQUIRE(last.size() == segments);
@@ -554,11 +554,11 @@ TEST_CASE("pushes that are given up end at once, and numbers go on", "[engine][a
   hand.start();
   const auto gradient = vector_of(1);
   const OperationId first = hand.push(gradient);
-  const OperationId second = hand.push(gradient);
+  const OperationId later = hand.push(gradient);
   CHECK(contributions(hand.sent()).size() == segments);
   hand.engine.give_up_pushes(hand.now);
   CHECK(hand.completion().id == first);
-  CHECK(hand.completion().id == second);
+  CHECK(hand.completion().id == later);
   CHECK(contributions(hand.run_for(iswitch::second)).empty());
   hand.update(0, 101, 1, mine);  // a part of it had been summed
   CHECK(hand.taken().size() == 1);
@@ -606,9 +606,9 @@ TEST_CASE("why a push did not end", "[engine][async]") {
       for (const SentDatagram& one : hand.run_for(10 * millisecond))
         if (one.header.type == wire::Type::request) hand.reply(one, body);
     }
-    const Error second = hand.completion().error;
-    CHECK(second.status == wire::Status::parent_not_ready);
-    CHECK(second.text.find("parent") != std::string::npos);
+    const Error again = hand.completion().error;
+    CHECK(again.status == wire::Status::parent_not_ready);
+    CHECK(again.text.find("parent") != std::string::npos);
   }
 }
 
