@@ -149,7 +149,7 @@ TEST_CASE("a push is one contribution a slot, numbered from base_round + 1", "[e
     CHECK(hand.completion().id == id);
     CHECK(contributions(hand.sent()).size() == 1);
     for (std::uint32_t slot = 0; slot < segments; ++slot) hand.update(slot, 102, 1, mine);
-    CHECK(hand.completion().id == second);
+    CHECK(hand.completion().id == later);
   }
   SECTION("sent again until acknowledged, unchanged but for RETRANSMIT") {
     const auto again = contributions(hand.run_for(300 * millisecond));
