@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "switchd/device.h"
+#include "switchd/json_reader.h"
 #include "switchd/memory_plan.h"
 #include "switchd/text.h"
 #include "wire/frame.h"
@@ -17,218 +18,23 @@ namespace iswitch::switchd {
 namespace {
 
 using nlohmann::json;
-using Errors = std::vector<ConfigError>;
+using Errors = JsonErrors;
 
 constexpr std::uint16_t min_mtu = 256;
 constexpr std::uint16_t max_mtu = 9216;
 constexpr std::size_t max_ports = 32;  // RTE_MAX_ETHPORTS
 constexpr std::uint32_t max_slots = 1u << 20;
 constexpr std::uint16_t max_history = 64;
-constexpr std::size_t shown_value_bytes = 80;
-
-std::string shown(const json& value) {
-  std::string dumped = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (dumped.size() > shown_value_bytes) {
-    dumped.resize(shown_value_bytes);
-    dumped += "...";
-  }
-  return dumped;
-}
 
 std::string in_quotes(std::string_view value) { return shown(json(std::string(value))); }
 
-/// A key as a JSON pointer token (RFC 6901).
-std::string pointer_token(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
+using Presence = JsonReader::Presence;
+
+void read_milliseconds(JsonReader& object, const char* key, std::int64_t least, std::int64_t most,
+                       Time& out) {
+  std::int64_t number = 0;
+  if (object.integer(key, least, most, number)) out = number * millisecond;
 }
-
-/// nlohmann keeps the last of two equal keys; here both are an error.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(std::string_view root, Errors& errors) : root_(root), errors_(errors) {}
-
-  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        levels_.push_back({event == json::parse_event_t::array_start, 0, {}, {}});
-        break;
-      case json::parse_event_t::object_end:
-      case json::parse_event_t::array_end:
-        levels_.pop_back();
-        value_ended();
-        break;
-      case json::parse_event_t::value:
-        value_ended();
-        break;
-      case json::parse_event_t::key: {
-        Level& level = levels_.back();
-        level.key = parsed.get<std::string>();
-        if (!level.keys.insert(level.key).second) {
-          errors_.push_back({pointer(), "", "is given twice"});
-        }
-        break;
-      }
-    }
-    return true;
-  }
-
- private:
-  struct Level {
-    bool array;
-    std::size_t index;
-    std::string key;
-    std::set<std::string> keys;
-  };
-  void value_ended() {
-    if (!levels_.empty() && levels_.back().array) ++levels_.back().index;
-  }
-  std::string pointer() const {
-    std::string out = root_;
-    for (const Level& level : levels_) {
-      out += '/';
-      out += level.array ? std::to_string(level.index) : pointer_token(level.key);
-    }
-    return out;
-  }
-
-  std::string root_;
-  Errors& errors_;
-  std::vector<Level> levels_;
-};
-
-/// Reads one JSON object's members; what is wrong with them goes to `errors`, as do members that
-/// nobody asked for (check_unknown, called last).
-class Object {
- public:
-  Object(const json& value, std::string pointer, Errors& errors)
-      : value_(value), pointer_(std::move(pointer)), errors_(errors) {
-    if (!value_.is_object()) error(pointer_, value_, "must be an object");
-  }
-
-  std::string at(std::string_view key) const { return text(pointer_, '/', pointer_token(key)); }
-
-  const json* find(const char* key) {
-    known_.insert(key);
-    if (!value_.is_object()) return nullptr;
-    const auto found = value_.find(key);
-    return found == value_.end() ? nullptr : &*found;
-  }
-
-  const json* required(const char* key, std::string_view allowed) {
-    const json* found = find(key);
-    if (found == nullptr && value_.is_object()) {
-      errors_.push_back({at(key), "", text("is missing: ", allowed)});
-    }
-    return found;
-  }
-
-  enum class Presence : std::uint8_t { optional, required };
-
-  template <class T>
-  bool integer(const char* key, std::int64_t least, std::int64_t most, T& out,
-               Presence presence = Presence::optional, std::string_view also = "") {
-    const std::string allowed = text("must be an integer from ", least, " to ", most, also);
-    const json* found = presence == Presence::required ? required(key, allowed) : find(key);
-    if (found == nullptr) return false;
-    // A number beyond int64 is unsigned in nlohmann; get<int64_t> would wrap.
-    const bool fits = found->is_number_integer() &&
-                      !(found->is_number_unsigned() &&
-                        found->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) &&
-                      found->get<std::int64_t>() >= least && found->get<std::int64_t>() <= most;
-    if (!fits) {
-      error(at(key), *found, allowed);
-      return false;
-    }
-    out = static_cast<T>(found->get<std::int64_t>());
-    return true;
-  }
-
-  template <class T>
-  void integer_or_null(const char* key, std::int64_t least, std::int64_t most,
-                       std::optional<T>& out) {
-    const json* found = find(key);
-    if (found == nullptr || found->is_null()) return;
-    T number{};
-    if (integer(key, least, most, number, Presence::optional, " or null")) out = number;
-  }
-
-  void milliseconds(const char* key, std::int64_t least, std::int64_t most, Time& out) {
-    std::int64_t number = 0;
-    if (integer(key, least, most, number)) out = number * millisecond;
-  }
-
-  void boolean(const char* key, bool& out) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    if (!found->is_boolean()) return error(at(key), *found, "must be true or false");
-    out = found->get<bool>();
-  }
-
-  /// One of `names`; `out` gets its place in the list.
-  void choice(const char* key, const std::vector<std::string>& names, std::size_t& out) {
-    const json* found = find(key);
-    if (found == nullptr) return;
-    const auto chosen = found->is_string()
-                            ? std::find(names.begin(), names.end(), found->get<std::string>())
-                            : names.end();
-    if (chosen != names.end()) {
-      out = static_cast<std::size_t>(chosen - names.begin());
-      return;
-    }
-    std::string allowed = "must be ";
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (i > 0) allowed += i + 1 == names.size() ? " or " : ", ";
-      allowed += in_quotes(names[i]);
-    }
-    error(at(key), *found, allowed);
-  }
-
-  /// A string that `accept` takes.
-  template <class Accept>
-  bool string(const char* key, std::string_view allowed, const Accept& accept,
-              Presence presence = Presence::optional) {
-    const json* found = presence == Presence::required ? required(key, allowed) : find(key);
-    if (found == nullptr) return false;
-    if (!found->is_string() || !accept(found->get_ref<const std::string&>())) {
-      error(at(key), *found, allowed);
-      return false;
-    }
-    return true;
-  }
-
-  void error(const std::string& pointer, const json& value, std::string_view problem) {
-    errors_.push_back({pointer, shown(value), std::string(problem)});
-  }
-
-  void check_unknown() {
-    if (!value_.is_object()) return;
-    for (const auto& [key, value] : value_.items()) {
-      if (known_.count(key) != 0) continue;
-      std::string allowed = "is an unknown key; known here:";
-      for (const std::string& name : known_) allowed += text(' ', name);
-      error(at(key), value, allowed);
-    }
-  }
-
- private:
-  const json& value_;
-  std::string pointer_;
-  Errors& errors_;
-  std::set<std::string> known_;
-};
-
-using Presence = Object::Presence;
 
 bool name_is_right(const std::string& name) {
   const auto plain = [](char c) {
@@ -257,7 +63,7 @@ bool metrics_endpoint_is_right(const std::string& endpoint) {
 }
 
 void read_switch(const json& value, Config& config, Errors& errors) {
-  Object object(value, "/switch", errors);
+  JsonReader object(value, "/switch", errors);
   auto& address = config.address;
   object.string(
       "name", name_rule,
@@ -294,12 +100,11 @@ void read_switch(const json& value, Config& config, Errors& errors) {
   address.rules.control_tos = static_cast<std::uint8_t>(control_dscp << 2);
   std::int64_t mac_age = config.mac_age / second;
   if (object.integer("mac_age_s", 1, 86400, mac_age)) config.mac_age = mac_age * second;
-  object.check_unknown();
 }
 
 PortConfig read_port(const json& value, const std::string& pointer, Errors& errors) {
   PortConfig port;
-  Object object(value, pointer, errors);
+  JsonReader object(value, pointer, errors);
   object.string(
       "name", name_rule,
       [&](const std::string& name) {
@@ -320,7 +125,6 @@ PortConfig read_port(const json& value, const std::string& pointer, Errors& erro
   std::size_t transmit = 0;
   object.choice("transmit", {"auto", "chained", "copied"}, transmit);
   port.transmit = static_cast<TransmitMode>(transmit);
-  object.check_unknown();
   return port;
 }
 
@@ -351,13 +155,13 @@ void read_ports(const json& value, Config& config, Errors& errors) {
   }
 }
 
-void read_mode(Object& object, control::JobConfig& job) {
+void read_mode(JsonReader& object, control::JobConfig& job) {
   std::size_t mode = 0;
   object.choice("mode", {"sync", "async"}, mode);
   job.mode = mode == 0 ? wire::Mode::sync : wire::Mode::async;
 }
 
-void read_segment_bytes(Object& object, const std::string& pointer, control::JobConfig& job,
+void read_segment_bytes(JsonReader& object, const std::string& pointer, control::JobConfig& job,
                         const std::vector<PortConfig>& ports, Errors& errors) {
   constexpr std::int64_t least = wire::min_segment_bytes;
   constexpr std::int64_t most = wire::max_segment_bytes;
@@ -376,7 +180,7 @@ void read_segment_bytes(Object& object, const std::string& pointer, control::Job
   }
 }
 
-void read_key(Object& object, control::JobConfig& job) {
+void read_key(JsonReader& object, control::JobConfig& job) {
   const json* path = object.find("key_file");
   if (path == nullptr || path->is_null()) return;
   constexpr std::string_view allowed = "must be a file's path or null";
@@ -390,7 +194,7 @@ void read_key(Object& object, control::JobConfig& job) {
 control::JobConfig read_job(const json& value, const std::string& pointer,
                             const std::vector<PortConfig>& ports, bool child, Errors& errors) {
   control::JobConfig job;
-  Object object(value, pointer, errors);
+  JsonReader object(value, pointer, errors);
   object.integer("id", 0, 65535, job.id, Presence::required);
   const bool members =
       object.integer("members", 1, wire::max_members, job.members, Presence::required);
@@ -406,10 +210,9 @@ control::JobConfig read_job(const json& value, const std::string& pointer,
                       "must be null at a switch with a parent, which gives it"});
   object.boolean("udp_checksum", job.udp_checksum);
   read_key(object, job);
-  object.milliseconds("force_after_ms", 0, 3'600'000, job.force_after);
+  read_milliseconds(object, "force_after_ms", 0, 3'600'000, job.force_after);
   object.boolean("evict_silent", job.evict_silent);
-  object.milliseconds("member_timeout_ms", 10, 86'400'000, job.member_timeout);
-  object.check_unknown();
+  read_milliseconds(object, "member_timeout_ms", 10, 86'400'000, job.member_timeout);
   return job;
 }
 
@@ -426,7 +229,7 @@ void read_jobs(const json& value, bool child, Config& config, Errors& errors) {
     const bool id_is_right =
         value[i].is_object() && value[i].contains("id") &&
         std::none_of(errors.begin() + static_cast<std::ptrdiff_t>(before), errors.end(),
-                     [&](const ConfigError& error) { return error.pointer == pointer + "/id"; });
+                     [&](const JsonError& error) { return error.pointer == pointer + "/id"; });
     if (id_is_right && !ids.insert(job.id).second) {
       errors.push_back({pointer + "/id", text(job.id), "is another job's id too"});
     }
@@ -437,7 +240,7 @@ void read_jobs(const json& value, bool child, Config& config, Errors& errors) {
 /// After switch and ports: the parent is another address, behind one of the ports.
 void read_parent(const json& value, Config& config, Errors& errors) {
   if (value.is_null()) return;
-  Object object(value, "/parent", errors);
+  JsonReader object(value, "/parent", errors);
   control::ParentConfig parent;
   parent.ip = {};
   const bool has_ip = object.string(
@@ -472,7 +275,6 @@ void read_parent(const json& value, Config& config, Errors& errors) {
                            *parent.mac != config.address.mac;
                   });
   }
-  object.check_unknown();
   config.parent = parent;
 }
 
@@ -495,7 +297,7 @@ void read_memory(const json& value, Config& config, Errors& errors) {
     errors.push_back({"/memory", shown(value), "must be \"auto\" or an object"});
     return;
   }
-  Object object(value, "/memory", errors);
+  JsonReader object(value, "/memory", errors);
   if (const json* huge = object.find("huge_pages"); huge != nullptr && *huge != "auto") {
     if (huge->is_boolean()) {
       config.memory.huge_pages = huge->get<bool>();
@@ -505,11 +307,10 @@ void read_memory(const json& value, Config& config, Errors& errors) {
   }
   object.integer_or_null("frame_buffers", 512, 1 << 24, config.memory.frame_buffers);
   object.integer_or_null("payload_buffers", 64, 1 << 24, config.memory.payload_buffers);
-  object.check_unknown();
 }
 
 void read_admin(const json& value, Config& config, Errors& errors) {
-  Object object(value, "/admin", errors);
+  JsonReader object(value, "/admin", errors);
   object.string("socket", "must be an absolute path of at most 107 bytes",
                 [&](const std::string& path) {
                   config.admin_socket = path;
@@ -523,15 +324,13 @@ void read_admin(const json& value, Config& config, Errors& errors) {
                     return metrics_endpoint_is_right(endpoint);
                   });
   }
-  object.check_unknown();
 }
 
 void read_log(const json& value, Config& config, Errors& errors) {
-  Object object(value, "/log", errors);
+  JsonReader object(value, "/log", errors);
   auto level = static_cast<std::size_t>(config.log_level);
   object.choice("level", {"trace", "debug", "info", "warning", "error"}, level);
   config.log_level = static_cast<LogLevel>(level);
-  object.check_unknown();
 }
 
 void check_memory(const Config& config, Errors& errors) {
@@ -546,7 +345,7 @@ void check_memory(const Config& config, Errors& errors) {
 
 Config read_config(const json& root, Errors& errors) {
   Config config;
-  Object object(root, "", errors);
+  JsonReader object(root, "", errors);
   if (!root.is_object()) return config;
   if (const json* value = object.required("switch", "an object with name, ip and mac")) {
     read_switch(*value, config, errors);
@@ -564,47 +363,14 @@ Config read_config(const json& root, Errors& errors) {
   std::size_t poll = 0;
   object.choice("poll", {"adaptive", "busy"}, poll);
   config.poll_busy = poll == 1;
-  object.milliseconds("idle_after_ms", 0, 60'000, config.idle_after);
+  read_milliseconds(object, "idle_after_ms", 0, 60'000, config.idle_after);
   if (const json* value = object.find("admin")) read_admin(*value, config, errors);
   if (const json* value = object.find("log")) read_log(*value, config, errors);
-  object.check_unknown();
   if (errors.empty()) check_memory(config, errors);
   return config;
 }
 
-/// "parse error at line 3, column 7: ..." out of nlohmann's message, or "number overflow parsing
-/// '1e999'".
-std::string syntax_error(const json::exception& error) {
-  const std::string message = error.what();
-  const std::size_t start = message.find("] ");
-  std::string line =
-      text("not JSON: ", start == std::string::npos ? message : message.substr(start + 2));
-  // The message quotes the text around the error, line ends and control characters included.
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  constexpr std::size_t most = 300;
-  if (line.size() > most) line.resize(most);
-  return line;
-}
-
-/// Nothing when `text` is not JSON; `errors` says where.
-std::optional<json> parse_json(std::string_view text, std::string_view root, Errors& errors) {
-  try {
-    return json::parse(text, DuplicateKeys(root, errors));
-  } catch (const json::exception& error) {  // a syntax error, or a number no double holds
-    errors.clear();
-    errors.push_back({std::string(root), "", syntax_error(error)});
-    return std::nullopt;
-  }
-}
-
 }  // namespace
-
-std::string ConfigError::line() const {
-  std::string out = pointer;
-  if (!value.empty()) out += text(out.empty() ? "" : ": ", value);
-  return text(out, out.empty() ? "" : ": ", problem);
-}
 
 std::uint32_t mtu_for_segment(std::uint32_t segment_bytes) {
   return static_cast<std::uint32_t>(wire::payload_offset - wire::ethernet_bytes) + segment_bytes;

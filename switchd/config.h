@@ -10,6 +10,7 @@
 
 #include "switchd/control/control.h"
 #include "switchd/datapath/datapath.h"
+#include "switchd/json_error.h"
 #include "wire/address.h"
 
 namespace iswitch::switchd {
@@ -54,19 +55,11 @@ struct Config {
   LogLevel log_level = LogLevel::info;
 };
 
-struct ConfigError {
-  std::string pointer;  ///< JSON pointer; empty when the text is not JSON
-  std::string value;    ///< as JSON, shortened; empty where something is missing
-  std::string problem;  ///< what is wrong and what is allowed
-  /// "/ports/0/mtu: 20: must be an integer from 576 to 9216"
-  std::string line() const;
-};
-
 /// A value that is meaningful only when `errors` is empty.
 template <class T>
 struct Loaded {
   T value{};
-  std::vector<ConfigError> errors;
+  JsonErrors errors;
   bool ok() const { return errors.empty(); }
 };
 

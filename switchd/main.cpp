@@ -12,8 +12,8 @@
 
 namespace {
 
+using iswitch::JsonError;
 using iswitch::switchd::Config;
-using iswitch::switchd::ConfigError;
 using iswitch::switchd::Daemon;
 using iswitch::switchd::LogLevel;
 
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
 
   const auto loaded = iswitch::switchd::load_config(path);
   if (!loaded.ok()) {
-    for (const ConfigError& error : loaded.errors)
+    for (const JsonError& error : loaded.errors)
       std::fprintf(stderr, "%s: %s\n", path.c_str(), error.line().c_str());
     return config_error;
   }

@@ -513,7 +513,7 @@ struct Commands::State {
         parse_job(dump(*job), "/job", parts.config.ports, parts.config.parent.has_value());
     if (!loaded.ok()) {
       std::string lines;
-      for (const ConfigError& error : loaded.errors)
+      for (const JsonError& error : loaded.errors)
         lines += text(lines.empty() ? "" : "; ", error.line());
       return reply.error(lines);
     }

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "tools/sim/json_reader.h"
+#include "switchd/json_reader.h"
 #include "tools/sim/scenario_topology.h"
 
 namespace iswitch::sim {
@@ -40,17 +40,17 @@ void read_sizes(JsonReader& object, WorkloadSpec& load) {
 }
 
 void read_workload(const json& value, const std::string& pointer, bool async, WorkloadSpec& load,
-                   FileErrors& errors) {
+                   JsonErrors& errors) {
   JsonReader object(value, pointer, errors);
   read_sizes(object, load);
   object.boolean("edges", load.edges);
-  object.count("operations", 0, 1'000'000'000, load.operations);
-  object.count("depth", 1, 64, load.depth);
+  object.integer("operations", 0, 1'000'000'000, load.operations);
+  object.integer("depth", 1, 64, load.depth);
   object.time("compute_us", microsecond, load.compute);
   object.number("noise", 0, 1, load.noise);
   object.time("deadline_ms", millisecond, load.deadline);
   if (async) {
-    object.count("staleness", 0, 1'000'000, load.staleness);
+    object.integer("staleness", 0, 1'000'000, load.staleness);
     object.probability("naps", load.naps);
     object.time("catch_up_us", microsecond, load.catch_up);
     return;
@@ -73,22 +73,22 @@ void read_key(JsonReader& object, std::vector<std::uint8_t>& key) {
   key.assign(text.begin(), text.end());
 }
 
-JobPlan read_job(const json& value, const std::string& pointer, FileErrors& errors) {
+JobPlan read_job(const json& value, const std::string& pointer, JsonErrors& errors) {
   JobPlan plan;
   JsonReader object(value, pointer, errors);
   control::JobConfig& config = plan.config;
   config.slots = 256;
   if (object.required("id", "an integer from 0 to 65535") != nullptr)
-    object.count("id", 0, 65535, config.id);
+    object.integer("id", 0, 65535, config.id);
   std::size_t mode = 0;
   object.choice("mode", {"sync", "async"}, mode);
   config.mode = mode == 0 ? wire::Mode::sync : wire::Mode::async;
-  object.count("slots", 1, most_slots, config.slots);
-  object.count("segment_bytes", wire::min_segment_bytes, wire::max_segment_bytes,
-               config.segment_bytes);
+  object.integer("slots", 1, most_slots, config.slots);
+  object.integer("segment_bytes", wire::min_segment_bytes, wire::max_segment_bytes,
+                 config.segment_bytes);
   if (config.segment_bytes % wire::min_segment_bytes != 0)
     object.error(object.at("segment_bytes"), config.segment_bytes, "must be a multiple of 32");
-  object.count("threshold", 0, wire::max_members, config.threshold);
+  object.integer("threshold", 0, wire::max_members, config.threshold);
   std::int64_t number = 0;
   if (object.integer("history", 1, 64, number)) config.history = static_cast<std::uint16_t>(number);
   if (object.integer("base_round", 0, UINT32_MAX, number))
@@ -118,7 +118,7 @@ JobPlan read_job(const json& value, const std::string& pointer, FileErrors& erro
   return plan;
 }
 
-void read_jobs(JsonReader& root, Scenario& scenario, FileErrors& errors) {
+void read_jobs(JsonReader& root, Scenario& scenario, JsonErrors& errors) {
   const json* jobs = root.required("jobs", "an array of at least one job");
   if (jobs == nullptr) return;
   if (!jobs->is_array() || jobs->empty() || jobs->size() > 64) {
@@ -135,7 +135,7 @@ void read_jobs(JsonReader& root, Scenario& scenario, FileErrors& errors) {
   }
 }
 
-void read_faults(JsonReader& root, Scenario& scenario, FileErrors& errors) {
+void read_faults(JsonReader& root, Scenario& scenario, JsonErrors& errors) {
   const json* faults = root.find("faults");
   if (faults == nullptr) return;
   if (!faults->is_array()) return root.error("/faults", *faults, "must be an array of faults");
@@ -173,7 +173,7 @@ void read_faults(JsonReader& root, Scenario& scenario, FileErrors& errors) {
   }
 }
 
-void read_random_faults(JsonReader& root, Scenario& scenario, FileErrors& errors) {
+void read_random_faults(JsonReader& root, Scenario& scenario, JsonErrors& errors) {
   const json* value = root.find("random_faults");
   if (value == nullptr) return;
   JsonReader object(*value, "/random_faults", errors);
@@ -214,7 +214,7 @@ void set_rules(Scenario& scenario) {
   }
 }
 
-Scenario read_scenario(const json& value, FileErrors& errors) {
+Scenario read_scenario(const json& value, JsonErrors& errors) {
   Scenario scenario;
   JsonReader root(value, "", errors);
   if (!root.is_object()) return scenario;
@@ -244,10 +244,11 @@ Scenario read_scenario(const json& value, FileErrors& errors) {
 
 LoadedScenario parse_scenario(std::string_view text) {
   LoadedScenario loaded;
-  FileErrors errors;
-  if (const auto value = parse_json(text, errors)) loaded.scenario = read_scenario(*value, errors);
+  JsonErrors errors;
+  if (const auto value = parse_json(text, "", errors))
+    loaded.scenario = read_scenario(*value, errors);
   if (!errors.empty()) loaded.scenario.reset();
-  for (const FileError& error : errors) loaded.errors.push_back(error.line());
+  for (const JsonError& error : errors) loaded.errors.push_back(error.line());
   return loaded;
 }
 

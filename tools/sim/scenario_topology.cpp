@@ -15,14 +15,14 @@ namespace {
 constexpr std::size_t most_nodes = 60'000;
 constexpr const char* node_name_rule = "must be a name of its own, a text of 1 to 32 bytes";
 
-void read_link(const json& value, const std::string& pointer, LinkSpec& link, FileErrors& errors) {
+void read_link(const json& value, const std::string& pointer, LinkSpec& link, JsonErrors& errors) {
   JsonReader object(value, pointer, errors);
   double gbps = 0;
   if (object.number("rate_gbps", 0, 1'000'000, gbps))
     link.bits_per_second = static_cast<std::uint64_t>(gbps * 1e9);
   object.time("delay_us", microsecond, link.delay);
-  object.count("queue_bytes", 64, UINT32_MAX, link.queue_bytes);
-  object.count("ecn_threshold_bytes", 0, UINT32_MAX, link.ecn_threshold_bytes);
+  object.integer("queue_bytes", 64, UINT32_MAX, link.queue_bytes);
+  object.integer("ecn_threshold_bytes", 0, UINT32_MAX, link.ecn_threshold_bytes);
   object.probability("loss", link.faults.loss);
   object.probability("duplicate", link.faults.duplicate);
   object.probability("reorder", link.faults.reorder);
@@ -36,7 +36,7 @@ void read_link(const json& value, const std::string& pointer, LinkSpec& link, Fi
 
 // Both directions alike, or {"up": ..., "down": ...}.
 CableSpec read_cable(const json& value, const std::string& pointer, CableSpec cable,
-                     FileErrors& errors) {
+                     JsonErrors& errors) {
   if (value.is_object() && (value.contains("up") || value.contains("down"))) {
     JsonReader object(value, pointer, errors);
     if (const json* up = object.find("up")) read_link(*up, object.at("up"), cable.up, errors);
@@ -54,7 +54,7 @@ struct Cables {
   CableSpec trunk;   // between switches
 };
 
-Cables read_cables(JsonReader& root, FileErrors& errors) {
+Cables read_cables(JsonReader& root, JsonErrors& errors) {
   Cables cables;
   if (const json* links = root.find("links"))
     cables.worker = read_cable(*links, "/links", {}, errors);
@@ -65,7 +65,7 @@ Cables read_cables(JsonReader& root, FileErrors& errors) {
 }
 
 // Fan-outs from the root down; the last one is the number of workers of each job at each leaf.
-void read_tiers(const json& value, Scenario& scenario, const Cables& cables, FileErrors& errors) {
+void read_tiers(const json& value, Scenario& scenario, const Cables& cables, JsonErrors& errors) {
   constexpr const char* allowed =
       "must be an array of 1 to 8 fan-outs, each from 1 to 64; the last one counts the workers of "
       "each job at a leaf";
@@ -127,7 +127,7 @@ struct NamedSwitch {
 
 class Switches {
  public:
-  Switches(Scenario& scenario, const Cables& cables, FileErrors& errors)
+  Switches(Scenario& scenario, const Cables& cables, JsonErrors& errors)
       : scenario_(scenario), cables_(cables), errors_(errors) {}
 
   void read(const json& list) {
@@ -151,9 +151,9 @@ class Switches {
     object.text("parent", "must be a switch's name; without it the switch is a root", node.parent);
     if (const json* link = object.find("link"))
       node.cable = read_cable(*link, object.at("link"), cables_.trunk, errors_);
-    object.count("shards", 1, 16, node.spec.shards);
-    object.count("receive_ring", 1, 1 << 20, node.spec.receive_ring);
-    object.count("buffers", 0, 1 << 24, node.spec.buffers);
+    object.integer("shards", 1, 16, node.spec.shards);
+    object.integer("receive_ring", 1, 1 << 20, node.spec.receive_ring);
+    object.integer("buffers", 0, 1 << 24, node.spec.buffers);
     if (node.name.empty()) return;
     if (node.name.size() > 32 || !by_name_.insert({node.name, nodes_.size()}).second) {
       errors_.push_back({node.pointer + "/name", shown(node.name), node_name_rule});
@@ -193,14 +193,14 @@ class Switches {
 
   Scenario& scenario_;
   const Cables& cables_;
-  FileErrors& errors_;
+  JsonErrors& errors_;
   std::vector<NamedSwitch> nodes_;
   std::map<std::string, std::size_t> by_name_;
 };
 
 void read_worker(const json& value, const std::string& pointer, Scenario& scenario,
                  const Switches& switches, const Cables& cables, std::map<std::string, bool>& names,
-                 FileErrors& errors) {
+                 JsonErrors& errors) {
   JsonReader object(value, pointer, errors);
   std::string name;
   std::string node;
@@ -245,7 +245,7 @@ void read_worker(const json& value, const std::string& pointer, Scenario& scenar
 
 }  // namespace
 
-void read_topology(JsonReader& root, Scenario& scenario, FileErrors& errors) {
+void read_topology(JsonReader& root, Scenario& scenario, JsonErrors& errors) {
   const Cables cables = read_cables(root, errors);
   const json* value = root.required("topology", "an object with tiers, or switches and workers");
   if (value == nullptr) return;
@@ -295,7 +295,7 @@ void read_topology(JsonReader& root, Scenario& scenario, FileErrors& errors) {
   }
 }
 
-void check_topology(const Scenario& scenario, FileErrors& errors) {
+void check_topology(const Scenario& scenario, JsonErrors& errors) {
   const auto root_of = [&](unsigned node) {
     while (scenario.switches[node].parent) node = *scenario.switches[node].parent;
     return node;

@@ -258,7 +258,7 @@ TEST_CASE("each error names pointer, value and what is allowed") {
     CAPTURE(wrong.text);
     const auto loaded = parse_config(wrong.text);
     bool found = false;
-    for (const ConfigError& error : loaded.errors) {
+    for (const JsonError& error : loaded.errors) {
       UNSCOPED_INFO(error.line());
       found = found || (error.pointer == wrong.pointer && error.value == wrong.value &&
                         error.problem.find(wrong.allowed) != std::string::npos);
@@ -275,7 +275,7 @@ TEST_CASE("all errors come at once") {
       R"({"switch":{"name":"a","ip":"x","mac":"y"},"ports":[{"name":"p","device":"net_null0","mtu":1}],
           "jobs":[{"id":1,"members":99}],"poll":1,"extra":0})");
   std::vector<std::string> pointers;
-  for (const ConfigError& error : loaded.errors) pointers.push_back(error.pointer);
+  for (const JsonError& error : loaded.errors) pointers.push_back(error.pointer);
   CHECK_THAT(pointers, Catch::UnorderedEquals(
                            std::vector<std::string>{"/switch/ip", "/switch/mac", "/ports/0/mtu",
                                                     "/jobs/0/members", "/poll", "/extra"}));

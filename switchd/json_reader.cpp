@@ -1,9 +1,9 @@
-#include "tools/sim/json_reader.h"
+#include "switchd/json_reader.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace iswitch::sim {
+namespace iswitch {
 
 using nlohmann::json;
 
@@ -28,7 +28,7 @@ std::string token(std::string_view key) {  // RFC 6901
 // nlohmann keeps the last of two equal keys; here both are an error.
 class DuplicateKeys {
  public:
-  explicit DuplicateKeys(FileErrors& errors) : errors_(errors) {}
+  DuplicateKeys(std::string_view root, JsonErrors& errors) : root_(root), errors_(errors) {}
 
   bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
     switch (event) {
@@ -64,22 +64,38 @@ class DuplicateKeys {
     if (!levels_.empty() && levels_.back().array) ++levels_.back().index;
   }
   std::string pointer() const {
-    std::string out;
+    std::string out = root_;
     for (const Level& level : levels_) {
       out += '/';
       out += level.array ? std::to_string(level.index) : token(level.key);
     }
     return out;
   }
-  FileErrors& errors_;
+
+  std::string root_;
+  JsonErrors& errors_;
   std::vector<Level> levels_;
 };
 
 std::string in_words(double value) { return json(value).dump(); }
 
+/// "parse error at line 3, column 7: ..." out of nlohmann's message, or "number overflow parsing
+/// '1e999'".
+std::string syntax_error(const json::exception& error) {
+  const std::string message = error.what();
+  const std::size_t start = message.find("] ");
+  std::string line =
+      "not JSON: " + (start == std::string::npos ? message : message.substr(start + 2));
+  // The message quotes the text around the error, line ends and control characters included.
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  line.resize(std::min<std::size_t>(line.size(), 300));
+  return line;
+}
+
 }  // namespace
 
-std::string FileError::line() const {
+std::string JsonError::line() const {
   std::string out = pointer;
   for (const std::string* part : {&value, &problem}) {
     if (part->empty()) continue;
@@ -98,24 +114,16 @@ std::string shown(const json& value) {
   return dumped;
 }
 
-std::optional<json> parse_json(std::string_view text, FileErrors& errors) {
+std::optional<json> parse_json(std::string_view text, std::string_view root, JsonErrors& errors) {
   try {
-    json value = json::parse(text, DuplicateKeys(errors));
-    if (errors.empty()) return value;
-  } catch (const json::exception& error) {
-    const std::string message = error.what();
-    const std::size_t start = message.find("] ");
-    std::string line =
-        "not JSON: " + (start == std::string::npos ? message : message.substr(start + 2));
-    std::replace_if(
-        line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-    line.resize(std::min<std::size_t>(line.size(), 300));
-    errors.assign({{"", "", line}});
+    return json::parse(text, DuplicateKeys(root, errors));
+  } catch (const json::exception& error) {  // a syntax error, or a number no double holds
+    errors.assign({{std::string(root), "", syntax_error(error)}});
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
-JsonReader::JsonReader(const json& value, std::string pointer, FileErrors& errors)
+JsonReader::JsonReader(const json& value, std::string pointer, JsonErrors& errors)
     : value_(value), pointer_(std::move(pointer)), errors_(errors) {
   if (!value_.is_object()) error(pointer_, value_, "must be an object");
 }
@@ -158,9 +166,12 @@ void JsonReader::error(const std::string& pointer, const json& value, std::strin
   errors_.push_back({pointer, shown(value), std::string(problem)});
 }
 
-bool JsonReader::integer(const char* key, std::int64_t least, std::int64_t most,
-                         std::int64_t& out) {
-  const json* found = find(key);
+bool JsonReader::integer(const char* key, std::int64_t least, std::int64_t most, std::int64_t& out,
+                         Presence presence, std::string_view also) {
+  std::string allowed =
+      "must be an integer from " + std::to_string(least) + " to " + std::to_string(most);
+  allowed += also;
+  const json* found = presence == Presence::required ? required(key, allowed) : find(key);
   if (found == nullptr) return false;
   // A number beyond int64 is unsigned in nlohmann; get<int64_t> would wrap.
   const bool fits = found->is_number_integer() &&
@@ -170,8 +181,7 @@ bool JsonReader::integer(const char* key, std::int64_t least, std::int64_t most,
   if (fits) {
     out = found->get<std::int64_t>();
   } else {
-    error(at(key), *found,
-          "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+    error(at(key), *found, allowed);
   }
   return fits;
 }
@@ -232,11 +242,12 @@ bool JsonReader::text(const char* key, std::string_view allowed, std::string& ou
   return true;
 }
 
-void JsonReader::time(const char* key, std::int64_t unit, std::int64_t& out) {
+bool JsonReader::time(const char* key, std::int64_t unit, std::int64_t& out) {
   constexpr double day = 86'400e9;
   double value = 0;
-  if (number(key, 0, day / static_cast<double>(unit), value))
-    out = static_cast<std::int64_t>(value * static_cast<double>(unit));
+  if (!number(key, 0, day / static_cast<double>(unit), value)) return false;
+  out = static_cast<std::int64_t>(value * static_cast<double>(unit));
+  return true;
 }
 
-}  // namespace iswitch::sim
+}  // namespace iswitch
