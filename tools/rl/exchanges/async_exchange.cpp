@@ -295,8 +295,10 @@ void AsyncExchange::become_quiet(Clock::time_point until) {
 
 /// When all are quiet and have the same updates for a while, each *settles* on them and remembers
 /// the weights of that moment; an update that comes later (a forced sum) changes nothing. All end
-/// once all have settled on the same; where they have not, they begin again. So when one has seen
-/// all others settled and leaves, the others still end with what it saw.
+/// once all have settled on the same. One that has settled begins again when another says that it
+/// has other updates: settled on those, or not yet settled when one more came. So when one has seen
+/// all others settled and leaves, none of those sees a difference any more, and all end with what
+/// it saw.
 Failure AsyncExchange::finish(std::span<float> weights, bool& equal) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -327,7 +329,7 @@ Failure AsyncExchange::finish(std::span<float> weights, bool& equal) {
     if (own.settled && same && all_settled) break;
     if (own.settled) {
       const bool other = std::any_of(peers.begin(), peers.end(), [&](const auto& peer) {
-        return peer && peer->settled && peer->numbers != own.numbers;
+        return peer && peer->live && peer->numbers != own.numbers;
       });
       if (!other) continue;
       const std::lock_guard<std::mutex> lock(mutex_);
