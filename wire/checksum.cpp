@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "wire/checksum_words.h"
+
 namespace iswitch::wire {
 namespace {
 
@@ -20,15 +22,12 @@ inline std::uint64_t last_word(Bytes bytes) {
   return word;
 }
 
-// 32-bit words into 64-bit lanes: no carry to look after below 2^32 words. Written so that the
-// compiler vectorises it for the target of the function it is inlined into.
-[[gnu::always_inline]] inline PartialSum sum_words(Bytes bytes) {
+// 32-bit words into 64-bit lanes: no carry to look after below 2^32 words. The compiler vectorises
+// it with the baseline's registers.
+PartialSum sum_plain(Bytes bytes) {
   const std::size_t words = bytes.size() / 8;
   PartialSum low = 0;
   PartialSum high = 0;
-#if !defined(__clang__)  // which interleaves by itself, and better without
-#pragma GCC unroll 4
-#endif
   for (std::size_t i = 0; i < words; ++i) {
     std::uint64_t word;
     std::memcpy(&word, bytes.data() + 8 * i, sizeof word);
@@ -39,18 +38,59 @@ inline std::uint64_t last_word(Bytes bytes) {
   return low + high + (last & 0xFFFF'FFFF) + (last >> 32);
 }
 
-PartialSum sum_plain(Bytes bytes) { return sum_words(bytes); }
-
 #if defined(__x86_64__)
-// g++ would keep to 256 bits; clang knows no such option and needs none.
-#if defined(__clang__)
-#define ISWITCH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq"
-#else
-#define ISWITCH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"
-#endif
 
-[[gnu::target("avx2")]] PartialSum sum_avx2(Bytes bytes) { return sum_words(bytes); }
-[[gnu::target(ISWITCH_AVX512)]] PartialSum sum_avx512(Bytes bytes) { return sum_words(bytes); }
+template <PartialSum (*sum)(Bytes)>
+PartialSum sum_all(Bytes bytes) {
+  PartialSum total = 0;
+  for (; bytes.size() > words::most_bytes; bytes = bytes.subspan(words::most_bytes))
+    total += sum(bytes.first(words::most_bytes));
+  return total + sum(bytes);
+}
+
+ISWITCH_AVX2 inline __m256i load_avx2(const std::uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+// Four sums at a time, since each waits for its last addition.
+ISWITCH_AVX2 PartialSum sum_avx2(Bytes bytes) {
+  __m256i a = _mm256_setzero_si256();
+  __m256i b = a;
+  __m256i c = a;
+  __m256i d = a;
+  const std::uint8_t* p = bytes.data();
+  std::size_t left = bytes.size();
+  for (; left >= 128; left -= 128, p += 128) {
+    a = words::add_avx2(a, load_avx2(p));
+    b = words::add_avx2(b, load_avx2(p + 32));
+    c = words::add_avx2(c, load_avx2(p + 64));
+    d = words::add_avx2(d, load_avx2(p + 96));
+  }
+  for (; left >= 32; left -= 32, p += 32) a = words::add_avx2(a, load_avx2(p));
+  const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+  return words::total_avx2(sum, bytes.size() / 32) + sum_plain({p, left});
+}
+
+ISWITCH_AVX512 PartialSum sum_avx512(Bytes bytes) {
+  __m512i a = _mm512_setzero_si512();
+  __m512i b = a;
+  __m512i c = a;
+  __m512i d = a;
+  const std::uint8_t* p = bytes.data();
+  std::size_t left = bytes.size();
+  for (; left >= 256; left -= 256, p += 256) {
+    a = words::add_avx512(a, _mm512_loadu_si512(p));
+    b = words::add_avx512(b, _mm512_loadu_si512(p + 64));
+    c = words::add_avx512(c, _mm512_loadu_si512(p + 128));
+    d = words::add_avx512(d, _mm512_loadu_si512(p + 192));
+  }
+  for (; left >= 64; left -= 64, p += 64) a = words::add_avx512(a, _mm512_loadu_si512(p));
+  // What the mask leaves out is not read, and zero.
+  if (left > 0)
+    b = words::add_avx512(b, _mm512_maskz_loadu_epi8((std::uint64_t{1} << left) - 1, p));
+  const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
+  return words::total_avx512(sum, (bytes.size() + 63) / 64);
+}
 #endif
 
 struct Variants {
@@ -60,10 +100,8 @@ struct Variants {
   Variants() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2")) list[count++] = {"avx2", &sum_avx2};
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-      list[count++] = {"avx512", &sum_avx512};
+    if (__builtin_cpu_supports("avx2")) list[count++] = {"avx2", &sum_all<sum_avx2>};
+    if (words::runs_avx512()) list[count++] = {"avx512", &sum_all<sum_avx512>};
 #endif
   }
 };

@@ -47,12 +47,33 @@ PartialSum ip_header_sum(const std::uint8_t* ip) {
   return (a & 0xFFFF'FFFF) + (a >> 32) + (b & 0xFFFF'FFFF) + (b >> 32) + c;
 }
 
-/// Pseudo header, UDP header and its payload; `udp` is what the UDP length says.
-PartialSum udp_sum(const std::uint8_t* ip, Bytes udp) {
+PartialSum pseudo_header_sum(const std::uint8_t* ip, std::size_t udp_length) {
   std::uint64_t addresses;
   std::memcpy(&addresses, ip + source_ip_at, sizeof addresses);
   return (addresses & 0xFFFF'FFFF) + (addresses >> 32) + memory_order(protocol_udp) +
-         memory_order(static_cast<std::uint16_t>(udp.size())) + partial_sum(udp);
+         memory_order(static_cast<std::uint16_t>(udp_length));
+}
+
+/// Pseudo header, UDP header and its payload; `udp` is what the UDP length says.
+PartialSum udp_sum(const std::uint8_t* ip, Bytes udp) {
+  return pseudo_header_sum(ip, udp.size()) + partial_sum(udp);
+}
+
+/// The same without the message's payload. Loads of the fields' own widths, straight into
+/// registers: through a copy, narrow stores and wide loads would stall on the store buffer.
+PartialSum outer_udp_sum(const std::uint8_t* ip, Bytes udp) {
+  static_assert(udp_bytes + header_bytes == 3 * 8 + 4 + 2);
+  PartialSum sum = pseudo_header_sum(ip, udp.size());
+  for (std::size_t at : {0, 8, 16}) {
+    std::uint64_t words;
+    std::memcpy(&words, udp.data() + at, sizeof words);
+    sum += (words & 0xFFFF'FFFF) + (words >> 32);
+  }
+  std::uint32_t words;
+  std::uint16_t word;
+  std::memcpy(&words, udp.data() + 24, sizeof words);
+  std::memcpy(&word, udp.data() + 28, sizeof word);
+  return sum + words + word;
 }
 
 /// The destination IP, DSCP and protocol of at least 20 bytes that should be an IPv4 header.
@@ -98,21 +119,21 @@ ParsedFrame parse_other(const FrameRules& rules, Bytes frame) {
   return {Origin::ours, Fault::vlan};
 }
 
-/// IPv4 and UDP rules of a frame that is ours, up to the message, which is returned in `datagram`.
-Fault check_encapsulation(Bytes frame, Offload offload, Bytes& datagram) {
+/// IPv4 and UDP rules of a frame that is ours, but for the UDP checksum; `udp` is set to the
+/// datagram with its header.
+Fault check_encapsulation(Bytes frame, Offload offload, Bytes& udp) {
   if (frame.size() < encapsulation_bytes) return Fault::truncated;
   const std::uint8_t* ip = frame.data() + ethernet_bytes;
   const std::size_t total = load_be16(ip + total_length_at);
   if (total < ipv4_bytes + udp_bytes || total > frame.size() - ethernet_bytes)
     return Fault::truncated;
   if (!offload.ip_checksum_good && fold(ip_header_sum(ip)) != 0xFFFF) return Fault::ip_checksum;
-  const Bytes udp = frame.subspan(ethernet_bytes + ipv4_bytes, total - ipv4_bytes);
-  if (load_be16(udp.data() + udp_length_at) != udp.size()) return Fault::udp_length;
-  if (!offload.udp_checksum_good && load_be16(udp.data() + udp_checksum_at) != 0 &&
-      fold(udp_sum(ip, udp)) != 0xFFFF)
-    return Fault::udp_checksum;
-  datagram = udp.subspan(udp_bytes);
-  return Fault::none;
+  udp = frame.subspan(ethernet_bytes + ipv4_bytes, total - ipv4_bytes);
+  return load_be16(udp.data() + udp_length_at) == udp.size() ? Fault::none : Fault::udp_length;
+}
+
+bool has_udp_checksum(Bytes udp, Offload offload) {
+  return !offload.udp_checksum_good && load_be16(udp.data() + udp_checksum_at) != 0;
 }
 
 Fault check_kind(const FrameRules& rules, std::uint8_t tos, std::uint16_t port,
@@ -126,6 +147,13 @@ Fault check_kind(const FrameRules& rules, std::uint8_t tos, std::uint16_t port,
 }  // namespace
 
 ParsedFrame parse_frame(const FrameRules& rules, Bytes frame, Offload offload, Packet& packet) {
+  const ParsedFrame parsed = parse_headers(rules, frame, offload, packet);
+  const bool good = parsed.origin == Origin::ours && parsed.fault == Fault::none;
+  if (good && !payload_is_right(packet, &partial_sum)) return {Origin::ours, Fault::udp_checksum};
+  return parsed;
+}
+
+ParsedFrame parse_headers(const FrameRules& rules, Bytes frame, Offload offload, Packet& packet) {
   if (frame.size() < ethernet_bytes + ipv4_bytes) return {};
   const std::uint8_t* p = frame.data();
   if (load_be16(p + ether_type_at) != ether_type_ipv4) return parse_other(rules, frame);
@@ -139,17 +167,29 @@ ParsedFrame parse_frame(const FrameRules& rules, Bytes frame, Offload offload, P
   Bytes datagram;
   if (const Fault fault = check_encapsulation(frame, offload, datagram); fault != Fault::none)
     return ours(fault);
-  if (const Fault fault = parse_message(datagram, packet.message); fault != Fault::none)
-    return ours(fault);
+  const std::uint8_t* udp = datagram.data();
+  packet.destination_port = load_be16(udp + destination_port_at);
+  Fault fault = parse_message(datagram.subspan(udp_bytes), packet.message);
+  if (fault == Fault::none)
+    fault = check_kind(rules, ip[tos_at], packet.destination_port, packet.message.header);
 
-  const std::uint8_t* udp = ip + ipv4_bytes;
+  // A wrong checksum comes before whatever the message seems to say.
+  const bool checks = has_udp_checksum(datagram, offload);
+  packet.unverified =
+      checks && fault == Fault::none && packet.message.header.type == Type::contribution;
+  if (packet.unverified) {
+    packet.outer_sum = outer_udp_sum(ip, datagram);
+  } else if (checks && fold(udp_sum(ip, datagram)) != 0xFFFF) {
+    return ours(Fault::udp_checksum);
+  }
+  if (fault != Fault::none) return ours(fault);
+
   std::memcpy(packet.destination_mac.bytes.data(), p, 6);
   std::memcpy(packet.source.mac.bytes.data(), p + 6, 6);
   packet.source.ip.value = load_be32(ip + source_ip_at);
   packet.source.udp_port = load_be16(udp);
-  packet.destination_port = load_be16(udp + destination_port_at);
   packet.ecn = static_cast<Ecn>(ip[tos_at] & 3);
-  return ours(check_kind(rules, ip[tos_at], packet.destination_port, packet.message.header));
+  return ours(Fault::none);
 }
 
 void write_encapsulation(const Route& route, std::size_t message_bytes, std::uint8_t* out) {

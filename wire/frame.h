@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "wire/address.h"
+#include "wire/checksum.h"
 #include "wire/header.h"
 
 namespace iswitch::wire {
@@ -44,6 +45,9 @@ struct Packet {
   Mac destination_mac;
   std::uint16_t destination_port = 0;  ///< UDP
   Ecn ecn = Ecn::not_ect;
+  /// Left to payload_is_right: the UDP checksum's sum over everything but the payload.
+  bool unverified = false;
+  PartialSum outer_sum = 0;
 };
 
 /// Ordinary traffic: origin is ordinary, fault none, `packet` untouched. Ours and well-formed:
@@ -54,6 +58,16 @@ struct ParsedFrame {
   Fault fault = Fault::none;
 };
 ParsedFrame parse_frame(const FrameRules& rules, Bytes frame, Offload offload, Packet& packet);
+
+/// The same, but the payload of a well-formed contribution is not read: its checksum is to be
+/// verified by payload_is_right when the payload is about to be used, so that memory is read once.
+/// Until then nothing in `packet` may be believed. Everything else is verified here.
+ParsedFrame parse_headers(const FrameRules& rules, Bytes frame, Offload offload, Packet& packet);
+
+/// What parse_headers left open, by any variant of partial_sum. False: Fault::udp_checksum.
+inline bool payload_is_right(const Packet& packet, PartialSum (*sum)(Bytes)) {
+  return !packet.unverified || fold(packet.outer_sum + sum(packet.message.payload)) == 0xFFFF;
+}
 
 // ---- writing
 

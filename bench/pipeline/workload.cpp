@@ -158,8 +158,7 @@ void Workload::run_additions() {
 std::uint64_t Workload::run_checksums() const {
   std::uint64_t total = 0;
   for (std::size_t n = 0; n < order_.size(); ++n)
-    total += wire::partial_sum({frames_[n] + wire::ethernet_bytes + wire::ipv4_bytes,
-                                wire::udp_bytes + wire::header_bytes + shape_.segment_bytes});
+    total += wire::partial_sum({frames_[n] + wire::payload_offset, shape_.segment_bytes});
   return total;
 }
 

@@ -110,7 +110,7 @@ class Workload {
 
   /// The additions of one round alone, with the same kernels, memory and order.
   void run_additions();
-  /// The UDP checksum's sum over each frame alone.
+  /// The checksum's sum over each payload alone.
   std::uint64_t run_checksums() const;
 
   static constexpr unsigned burst = 32;

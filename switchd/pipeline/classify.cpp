@@ -14,14 +14,20 @@ bool is_own_port(const ShardPlace& place, const wire::Packet& packet, ShardPlace
   return where.owner == place.shard && packet.destination_port == place.udp_port + place.shard;
 }
 
-/// Counter::count_ when the job takes it.
-Counter fault_of(const ShardPlace& place, const Admission& job, const MemberRow& row,
-                 const wire::Packet& packet, ShardPlace::Where where) {
+/// Why the job does not take it; Counter::count_ when it does. `job` may be null.
+Counter fault_of(const ShardPlace& place, const Admission* job, const wire::Packet& packet,
+                 ShardPlace::Where where, PortId ingress) {
+  if (job == nullptr) return Counter::classify_drop_unknown_job;
   const wire::Header& header = packet.message.header;
+  if (header.member >= wire::max_members) return Counter::classify_drop_not_a_member;
+  const MemberRow& row = job->rows[header.member];
+  if (!row.matches(packet.source, ingress)) return Counter::classify_drop_not_a_member;
+  if (!job->running) return Counter::classify_drop_forming;
+  if (job->halted) return Counter::classify_drop_halted;
   if (!is_own_port(place, packet, where)) return Counter::classify_drop_wrong_port;
-  if (header.segment >= job.spec.slots) return Counter::classify_drop_segment;
-  if (header.data_type() != job.spec.data_type) return Counter::classify_drop_data_type;
-  if (packet.message.payload.size() > job.spec.segment_bytes) return Counter::classify_drop_length;
+  if (header.segment >= job->spec.slots) return Counter::classify_drop_segment;
+  if (header.data_type() != job->spec.data_type) return Counter::classify_drop_data_type;
+  if (packet.message.payload.size() > job->spec.segment_bytes) return Counter::classify_drop_length;
   if (!workers_are_right(row, header.workers())) return Counter::classify_drop_workers;
   return Counter::count_;
 }
@@ -75,6 +81,31 @@ std::uint8_t carried_flags(const MemberRow& row, const wire::Packet& packet) {
   if (job != nullptr && job->spec.child) job->stats->add(JobCounter::parent_refused);
 }
 
+struct Refused {
+  Admission* job;
+  const wire::Packet& packet;
+  std::uint8_t frame;
+  PortId ingress;
+};
+
+/// Counts a contribution that its job does not take, and has somebody told.
+[[gnu::noinline]] void refuse(const Refused& what, Counter reason, Time now, Classified& classified,
+                              Notices& notices, Counters& counters) {
+  counters.add(reason);
+  const bool stopped =
+      reason == Counter::classify_drop_forming || reason == Counter::classify_drop_halted;
+  if (!stopped) classified.refused.push(what.frame, reason);
+  if (reason == Counter::classify_drop_unknown_job ||
+      reason == Counter::classify_drop_not_a_member) {
+    notices.tell_stranger(make_notice(Kind::not_a_member, what.packet, what.ingress), now);
+    return;
+  }
+  what.job->stats->heard(what.packet.message.header.member, now);
+  what.job->stats->add(stopped ? JobCounter::refused : JobCounter::invalid);
+  if (stopped)
+    notices.tell(*what.job, make_notice(Kind::not_running, what.packet, what.ingress), now);
+}
+
 }  // namespace
 
 datapath::Notice make_notice(Kind kind, const wire::Packet& packet, PortId ingress) {
@@ -96,10 +127,6 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
   classified.result_count = 0;
   classified.control.clear();
   classified.refused.clear();
-  const auto refuse = [&](std::uint8_t i, Counter reason) {
-    counters.add(reason);
-    classified.refused.push(i, reason);
-  };
   for (const std::uint8_t i : parsed.ours) {
     const wire::Packet& packet = parsed.packets[i];
     const wire::Header& header = packet.message.header;
@@ -113,36 +140,24 @@ void classify(const ShardPlace& place, const JobIndex& jobs, std::span<const Fra
       classify_result(place, job, packet, i, ingress, classified, counters);
       continue;
     }
-    if (job == nullptr) {
-      refuse(i, Counter::classify_drop_unknown_job);
-      notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);
-      continue;
-    }
-    if (header.member >= wire::max_members ||
-        !job->rows[header.member].matches(packet.source, ingress)) {
-      refuse(i, Counter::classify_drop_not_a_member);
-      notices.tell_stranger(make_notice(Kind::not_a_member, packet, ingress), now);
-      continue;
-    }
-    job->stats->heard(header.member, now);
-    if (!job->running || job->halted) {
-      counters.add(job->running ? Counter::classify_drop_halted : Counter::classify_drop_forming);
-      job->stats->add(JobCounter::refused);
-      notices.tell(*job, make_notice(Kind::not_running, packet, ingress), now);
-      continue;
-    }
-    const MemberRow& row = job->rows[header.member];
     const ShardPlace::Where where = place.where(header.segment);
-    if (const Counter fault = fault_of(place, *job, row, packet, where); fault != Counter::count_) {
-      refuse(i, fault);
-      job->stats->add(JobCounter::invalid);
+    const Counter fault = fault_of(place, job, packet, where, ingress);
+    if (fault == Counter::count_) {
+      classified.list[classified.count++] = {
+          .job = job,
+          .packet = &packet,
+          .slot = where.slot,
+          .carried = carried_flags(job->rows[header.member], packet),
+          .frame = i};
       continue;
     }
-    classified.list[classified.count++] = {.job = job,
-                                           .packet = &packet,
-                                           .slot = where.slot,
-                                           .carried = carried_flags(row, packet),
-                                           .frame = i};
+    if (wire::payload_is_right(packet, &wire::partial_sum)) {
+      refuse({.job = job, .packet = packet, .frame = i, .ingress = ingress}, fault, now, classified,
+             notices, counters);
+    } else {
+      classified.refused.push(i, Counter::parse_drop_udp_checksum);
+      counters.add(Counter::parse_drop_udp_checksum);
+    }
   }
 }
 

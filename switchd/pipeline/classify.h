@@ -33,7 +33,8 @@ struct ShardPlace {
   }
 };
 
-/// A contribution that its job takes, from one of its members.
+/// A contribution that its job takes, from one of its members, if its checksum is right: that is
+/// not known before payload_is_right.
 struct Contribution {
   Admission* job = nullptr;
   const wire::Packet* packet = nullptr;

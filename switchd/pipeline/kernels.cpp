@@ -3,9 +3,7 @@
 #include <array>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "wire/checksum_words.h"
 
 namespace iswitch::pipeline {
 namespace {
@@ -54,39 +52,26 @@ constexpr Kernels scalar_kernels{"scalar", &open_scalar, &add_scalar, &finish_sc
 
 #if defined(__x86_64__)
 
+namespace words = wire::words;
+
 // ---- AVX2. The tail goes through masked loads and stores, which touch nothing they leave out.
 
-#define AVX2 __attribute__((target("avx2")))
-
-AVX2 inline __m256i tail_mask_avx2(std::size_t left) {
+ISWITCH_AVX2 inline __m256i tail_mask_avx2(std::size_t left) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(left)), lane);
 }
 
-AVX2 inline __m256 canonical_avx2(__m256 v) {
+ISWITCH_AVX2 inline __m256 canonical_avx2(__m256 v) {
   const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(canonical_nan));
   return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
 }
 
-/// Adds eight 32-bit words, widened so that no carry is lost, to four 64-bit lanes.
-AVX2 inline __m256i sum_words_avx2(__m256i checksum, __m256 v) {
-  const __m256i words = _mm256_castps_si256(v);
-  const __m256i low = _mm256_and_si256(words, _mm256_set1_epi64x(0xFFFF'FFFF));
-  return _mm256_add_epi64(checksum, _mm256_add_epi64(low, _mm256_srli_epi64(words, 32)));
-}
-
-AVX2 inline PartialSum total_avx2(__m256i checksum) {
-  alignas(32) std::array<std::uint64_t, 4> lanes;
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes.data()), checksum);
-  return lanes[0] + lanes[1] + lanes[2] + lanes[3];
-}
-
-AVX2 inline const float* floats_avx2(const std::uint8_t* p) {
+ISWITCH_AVX2 inline const float* floats_avx2(const std::uint8_t* p) {
   return reinterpret_cast<const float*>(p);
 }
-AVX2 inline float* floats_avx2(std::uint8_t* p) { return reinterpret_cast<float*>(p); }
+ISWITCH_AVX2 inline float* floats_avx2(std::uint8_t* p) { return reinterpret_cast<float*>(p); }
 
-AVX2 void open_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
+ISWITCH_AVX2 void open_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
   const __m256 zero = _mm256_setzero_ps();
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -99,7 +84,7 @@ AVX2 void open_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t cou
                       _mm256_add_ps(zero, _mm256_maskload_ps(floats_avx2(part + 4 * i), mask)));
 }
 
-AVX2 void add_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
+ISWITCH_AVX2 void add_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m256 v = _mm256_loadu_ps(floats_avx2(part + 4 * i));
@@ -113,77 +98,74 @@ AVX2 void add_avx2(std::uint8_t* sum, const std::uint8_t* part, std::size_t coun
   _mm256_maskstore_ps(floats_avx2(sum + 4 * i), mask, _mm256_add_ps(old, v));
 }
 
-AVX2 PartialSum finish_avx2(std::uint8_t* sum, std::size_t count) {
-  __m256i checksum = _mm256_setzero_si256();
-  std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 v = canonical_avx2(_mm256_load_ps(floats_avx2(sum + 4 * i)));
-    _mm256_store_ps(floats_avx2(sum + 4 * i), v);
-    checksum = sum_words_avx2(checksum, v);
-  }
-  if (i < count) {
-    const __m256i mask = tail_mask_avx2(count - i);
-    const __m256 v = canonical_avx2(_mm256_maskload_ps(floats_avx2(sum + 4 * i), mask));
-    _mm256_maskstore_ps(floats_avx2(sum + 4 * i), mask, v);
-    checksum = sum_words_avx2(checksum, v);
-  }
-  return total_avx2(checksum);
+/// Stores eight canonical floats and adds their words to the checksum.
+ISWITCH_AVX2 inline __m256i put_avx2(std::uint8_t* at, __m256 v, __m256i checksum) {
+  const __m256 canonical = canonical_avx2(v);
+  _mm256_store_ps(floats_avx2(at), canonical);
+  return words::add_avx2(checksum, _mm256_castps_si256(canonical));
 }
 
-AVX2 PartialSum add_and_finish_avx2(std::uint8_t* sum, const std::uint8_t* part,
-                                    std::size_t count) {
-  __m256i checksum = _mm256_setzero_si256();
+// Two checksums at a time, since each waits for its last addition.
+ISWITCH_AVX2 PartialSum finish_avx2(std::uint8_t* sum, std::size_t count) {
+  __m256i even = _mm256_setzero_si256();
+  __m256i odd = even;
   std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 old = _mm256_load_ps(floats_avx2(sum + 4 * i));
-    const __m256 v = canonical_avx2(_mm256_add_ps(old, _mm256_loadu_ps(floats_avx2(part + 4 * i))));
-    _mm256_store_ps(floats_avx2(sum + 4 * i), v);
-    checksum = sum_words_avx2(checksum, v);
+  for (; i + 16 <= count; i += 16) {
+    std::uint8_t* s = sum + 4 * i;
+    even = put_avx2(s, _mm256_load_ps(floats_avx2(s)), even);
+    odd = put_avx2(s + 32, _mm256_load_ps(floats_avx2(s + 32)), odd);
   }
-  if (i < count) {
+  for (; i < count; i += 8) {
+    std::uint8_t* s = sum + 4 * i;
     const __m256i mask = tail_mask_avx2(count - i);
-    const __m256 old = _mm256_maskload_ps(floats_avx2(sum + 4 * i), mask);
+    const __m256 v = canonical_avx2(_mm256_maskload_ps(floats_avx2(s), mask));
+    _mm256_maskstore_ps(floats_avx2(s), mask, v);
+    even = words::add_avx2(even, _mm256_castps_si256(v));
+  }
+  return words::total_avx2(_mm256_add_epi32(even, odd), (count + 7) / 8);
+}
+
+ISWITCH_AVX2 PartialSum add_and_finish_avx2(std::uint8_t* sum, const std::uint8_t* part,
+                                            std::size_t count) {
+  __m256i even = _mm256_setzero_si256();
+  __m256i odd = even;
+  std::size_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    std::uint8_t* s = sum + 4 * i;
+    const std::uint8_t* p = part + 4 * i;
+    even = put_avx2(
+        s, _mm256_add_ps(_mm256_load_ps(floats_avx2(s)), _mm256_loadu_ps(floats_avx2(p))), even);
+    odd = put_avx2(
+        s + 32,
+        _mm256_add_ps(_mm256_load_ps(floats_avx2(s + 32)), _mm256_loadu_ps(floats_avx2(p + 32))),
+        odd);
+  }
+  for (; i < count; i += 8) {
+    std::uint8_t* s = sum + 4 * i;
+    const __m256i mask = tail_mask_avx2(count - i);
+    const __m256 old = _mm256_maskload_ps(floats_avx2(s), mask);
     const __m256 v =
         canonical_avx2(_mm256_add_ps(old, _mm256_maskload_ps(floats_avx2(part + 4 * i), mask)));
-    _mm256_maskstore_ps(floats_avx2(sum + 4 * i), mask, v);
-    checksum = sum_words_avx2(checksum, v);
+    _mm256_maskstore_ps(floats_avx2(s), mask, v);
+    even = words::add_avx2(even, _mm256_castps_si256(v));
   }
-  return total_avx2(checksum);
+  return words::total_avx2(_mm256_add_epi32(even, odd), (count + 7) / 8);
 }
 
 constexpr Kernels avx2_kernels{"avx2", &open_avx2, &add_avx2, &finish_avx2, &add_and_finish_avx2};
 
 // ---- AVX-512
 
-#define AVX512 __attribute__((target("avx512f")))
-
-AVX512 inline __mmask16 tail_mask_avx512(std::size_t left) {
-  return static_cast<__mmask16>((1u << left) - 1);
+ISWITCH_AVX512 inline __mmask16 tail_mask_avx512(std::size_t left) {
+  return static_cast<__mmask16>(left >= 16 ? 0xFFFFu : (1u << left) - 1);
 }
 
-AVX512 inline __m512 canonical_avx512(__m512 v) {
+ISWITCH_AVX512 inline __m512 canonical_avx512(__m512 v) {
   const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(canonical_nan));
   return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
 }
 
-// The zero-masking forms with every lane on: g++ 12 takes the plain ones' unused operand for a read
-// of an uninitialised value.
-AVX512 inline __m512i sum_words_avx512(__m512i checksum, __m512 v) {
-  const __m512i words = _mm512_castps_si512(v);
-  const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(0xFFFF'FFFF));
-  return _mm512_add_epi64(checksum,
-                          _mm512_add_epi64(low, _mm512_maskz_srli_epi64(0xFF, words, 32)));
-}
-
-AVX512 inline PartialSum total_avx512(__m512i checksum) {
-  alignas(64) std::array<std::uint64_t, 8> lanes;
-  _mm512_store_si512(lanes.data(), checksum);
-  PartialSum total = 0;
-  for (const std::uint64_t lane : lanes) total += lane;
-  return total;
-}
-
-AVX512 void open_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
+ISWITCH_AVX512 void open_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
   const __m512 zero = _mm512_setzero_ps();
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16)
@@ -194,7 +176,7 @@ AVX512 void open_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t
                        _mm512_add_ps(zero, _mm512_maskz_loadu_ps(mask, part + 4 * i)));
 }
 
-AVX512 void add_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
+ISWITCH_AVX512 void add_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t count) {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
     _mm512_store_ps(sum + 4 * i,
@@ -207,41 +189,52 @@ AVX512 void add_avx512(std::uint8_t* sum, const std::uint8_t* part, std::size_t 
                        _mm512_add_ps(old, _mm512_maskz_loadu_ps(mask, part + 4 * i)));
 }
 
-AVX512 PartialSum finish_avx512(std::uint8_t* sum, std::size_t count) {
-  __m512i checksum = _mm512_setzero_si512();
-  std::size_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const __m512 v = canonical_avx512(_mm512_load_ps(sum + 4 * i));
-    _mm512_store_ps(sum + 4 * i, v);
-    checksum = sum_words_avx512(checksum, v);
-  }
-  if (i < count) {
-    const __mmask16 mask = tail_mask_avx512(count - i);
-    const __m512 v = canonical_avx512(_mm512_maskz_load_ps(mask, sum + 4 * i));
-    _mm512_mask_store_ps(sum + 4 * i, mask, v);
-    checksum = sum_words_avx512(checksum, v);
-  }
-  return total_avx512(checksum);
+/// Stores sixteen canonical floats and adds their words to the checksum.
+ISWITCH_AVX512 inline __m512i put_avx512(std::uint8_t* at, __m512 v, __m512i checksum) {
+  const __m512 canonical = canonical_avx512(v);
+  _mm512_store_ps(at, canonical);
+  return words::add_avx512(checksum, _mm512_castps_si512(canonical));
 }
 
-AVX512 PartialSum add_and_finish_avx512(std::uint8_t* sum, const std::uint8_t* part,
-                                        std::size_t count) {
-  __m512i checksum = _mm512_setzero_si512();
+ISWITCH_AVX512 PartialSum finish_avx512(std::uint8_t* sum, std::size_t count) {
+  __m512i even = _mm512_setzero_si512();
+  __m512i odd = even;
   std::size_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    const __m512 v =
-        canonical_avx512(_mm512_add_ps(_mm512_load_ps(sum + 4 * i), _mm512_loadu_ps(part + 4 * i)));
-    _mm512_store_ps(sum + 4 * i, v);
-    checksum = sum_words_avx512(checksum, v);
+  for (; i + 32 <= count; i += 32) {
+    std::uint8_t* s = sum + 4 * i;
+    even = put_avx512(s, _mm512_load_ps(s), even);
+    odd = put_avx512(s + 64, _mm512_load_ps(s + 64), odd);
   }
-  if (i < count) {
+  for (; i < count; i += 16) {
+    std::uint8_t* s = sum + 4 * i;
     const __mmask16 mask = tail_mask_avx512(count - i);
-    const __m512 v = canonical_avx512(_mm512_add_ps(_mm512_maskz_load_ps(mask, sum + 4 * i),
-                                                    _mm512_maskz_loadu_ps(mask, part + 4 * i)));
-    _mm512_mask_store_ps(sum + 4 * i, mask, v);
-    checksum = sum_words_avx512(checksum, v);
+    const __m512 v = canonical_avx512(_mm512_maskz_load_ps(mask, s));
+    _mm512_mask_store_ps(s, mask, v);
+    even = words::add_avx512(even, _mm512_castps_si512(v));
   }
-  return total_avx512(checksum);
+  return words::total_avx512(_mm512_add_epi32(even, odd), (count + 15) / 16);
+}
+
+ISWITCH_AVX512 PartialSum add_and_finish_avx512(std::uint8_t* sum, const std::uint8_t* part,
+                                                std::size_t count) {
+  __m512i even = _mm512_setzero_si512();
+  __m512i odd = even;
+  std::size_t i = 0;
+  for (; i + 32 <= count; i += 32) {
+    std::uint8_t* s = sum + 4 * i;
+    const std::uint8_t* p = part + 4 * i;
+    even = put_avx512(s, _mm512_add_ps(_mm512_load_ps(s), _mm512_loadu_ps(p)), even);
+    odd = put_avx512(s + 64, _mm512_add_ps(_mm512_load_ps(s + 64), _mm512_loadu_ps(p + 64)), odd);
+  }
+  for (; i < count; i += 16) {
+    std::uint8_t* s = sum + 4 * i;
+    const __mmask16 mask = tail_mask_avx512(count - i);
+    const __m512 v = canonical_avx512(
+        _mm512_add_ps(_mm512_maskz_load_ps(mask, s), _mm512_maskz_loadu_ps(mask, part + 4 * i)));
+    _mm512_mask_store_ps(s, mask, v);
+    even = words::add_avx512(even, _mm512_castps_si512(v));
+  }
+  return words::total_avx512(_mm512_add_epi32(even, odd), (count + 15) / 16);
 }
 
 constexpr Kernels avx512_kernels{"avx512", &open_avx512, &add_avx512, &finish_avx512,
@@ -257,7 +250,7 @@ struct Variants {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2")) list[count++] = avx2_kernels;
-    if (__builtin_cpu_supports("avx512f")) list[count++] = avx512_kernels;
+    if (words::runs_avx512()) list[count++] = avx512_kernels;
 #endif
   }
 };

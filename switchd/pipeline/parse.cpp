@@ -22,7 +22,7 @@ void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& 
     if (i + ahead < burst.size()) prefetch(burst[i + ahead]);
     const Frame& frame = burst[i];
     const wire::ParsedFrame result =
-        wire::parse_frame(rules, frame.view(), frame.offload, parsed.packets[i]);
+        wire::parse_headers(rules, frame.view(), frame.offload, parsed.packets[i]);
     if (result.origin == wire::Origin::ordinary) {
       parsed.ordinary.push(i);
     } else if (result.fault != wire::Fault::none) {

@@ -41,7 +41,9 @@ struct Parsed {
   RefusedList refused;
 };
 
-/// Malformed frames are counted and dropped here.
+/// Malformed frames are counted and dropped here, but for contributions with a wrong checksum:
+/// their payload is left unread, and whoever does anything because of one looks at the checksum
+/// first.
 void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& parsed,
            Counters& counters);
 

@@ -137,6 +137,7 @@ class Pipeline {
   const ShardPlace place_;
   PortMask up_;
   Buffers& buffers_;
+  wire::PartialSum (*const partial_sum_)(Bytes) = wire::checksum_variants().back().sum;
   Counters counters_;
   std::array<Tally, datapath::max_ports> forwarded_{};
   JobTable<Handle> jobs_;
@@ -219,6 +220,13 @@ void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
   std::uint64_t added = 0;  // most contributions are; counted once a burst
   for (const Contribution& c : classified_.contributions()) {
     JobType& job = job_of(c);
+    // The payload comes into the innermost cache here, and the addition finds it there.
+    if (!wire::payload_is_right(*c.packet, partial_sum_)) {
+      counters_.add(Counter::parse_drop_udp_checksum);
+      classified_.refused.push(c.frame, Counter::parse_drop_udp_checksum);
+      continue;
+    }
+    job.stats->heard(c.header().member, now);
     const Row row = aggregator_.contribute(job, c, now);
     if (row == Row::added) {
       ++added;
