@@ -200,6 +200,7 @@ int iswitch_agent_join(const iswitch_options* options, iswitch_agent** agent, ch
     wanted.local_address = text_or_empty(given.local_address);
     wanted.local_port = given.local_port;
     wanted.key_file = text_or_empty(given.key_file);
+    wanted.device = text_or_empty(given.device);
     wanted.join_timeout = std::chrono::milliseconds(given.join_timeout_ms);
     wanted.operation_timeout = std::chrono::milliseconds(given.operation_timeout_ms);
     wanted.window_bytes = given.window_bytes;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 #include <system_error>
 
 #include "agent/fork_guard.h"
+#include "agent/transport/framed.h"
+#include "agent/transport/udp.h"
 #include "wire/key_file.h"
 
 namespace iswitch::agent {
@@ -31,6 +34,16 @@ constexpr Time lease_tick = 5 * millisecond;
 constexpr Time prompt_wait = 100 * microsecond;
 constexpr Time prompt_grace = millisecond;
 constexpr unsigned prompt_enough = 8;
+// A transport that polls: how long it does so without a pause once nothing comes, then with the
+// core offered to others, then with rests.
+constexpr Time spin_time = 20 * microsecond;
+constexpr Time yield_time = 2 * millisecond;
+constexpr Time yield_time_with_descriptor = 100 * microsecond;
+constexpr Time longest_rest = millisecond;  // while something is expected
+constexpr Time longest_idle_rest = 10 * millisecond;
+constexpr Time yielding = 1;  // rest(): offer the core, and come back
+constexpr int rest_share = 64;
+
 /// The engine ends a join at its deadline; this much later the clock does.
 constexpr std::chrono::milliseconds timeout_slack{100};
 
@@ -133,7 +146,7 @@ Core::Core(const AgentOptions& options)
       outgoing_(transmit_batch) {}
 
 Core::~Core() {
-  if (transport_) forget_in_children(transport_->fd());
+  if (transport_ && !polls_) forget_in_children(transport_->fd());
   if (event_fd_ >= 0) {
     forget_in_children(event_fd_);
     ::close(event_fd_);
@@ -154,7 +167,7 @@ std::variant<std::shared_ptr<Core>, AgentError> Core::join(const AgentOptions& o
   return core;
 }
 
-AgentError Core::open(const AgentOptions& options) {
+AgentError Core::open_transport(const AgentOptions& options) {
   const auto bad = [](std::string text) {
     return make_error(AgentErrorCode::bad_argument, std::move(text));
   };
@@ -166,15 +179,50 @@ AgentError Core::open(const AgentOptions& options) {
   }
   name_ = "job " + std::to_string(options.job) + " at switch " + wire::to_string(address->ip) +
           ":" + std::to_string(address->port);
-  UdpOptions udp;
-  udp.switch_ip = address->ip;
-  udp.base_port = address->port;
-  udp.local_port = options.local_port;
+  wire::Ipv4 local_ip;
   if (!options.local_address.empty()) {
     const auto local = wire::parse_ipv4(options.local_address);
     if (!local) return bad("local address '" + options.local_address + "' is not an IPv4 address");
-    udp.local_ip = *local;
+    local_ip = *local;
   }
+  if (options.device.empty()) {
+    UdpOptions udp;
+    udp.switch_ip = address->ip;
+    udp.base_port = address->port;
+    udp.local_ip = local_ip;
+    udp.local_port = options.local_port;
+    auto opened = UdpTransport::open(udp);
+    if (const auto* error = std::get_if<Error>(&opened)) return to_agent_error(*error);
+    transport_ = std::move(std::get<std::unique_ptr<UdpTransport>>(opened));
+    close_in_children(transport_->fd());
+    return {};
+  }
+  if (local_ip == wire::Ipv4{}) {
+    return bad("device '" + options.device +
+               "' needs a local address: an IPv4 of the switch's network that nobody else has");
+  }
+  FramePortOptions port;
+  port.device = {options.device, deadline_after(0, options.join_timeout)};
+  port.switch_ip = address->ip;
+  port.switch_port = address->port;
+  port.local_ip = local_ip;
+  port.local_port = options.local_port;
+  auto opened = FramePort::open(port);
+  if (const auto* error = std::get_if<Error>(&opened)) {
+    AgentError failed = to_agent_error(*error);
+    failed.text = "cannot join " + name_ + ": " + failed.text;
+    return failed;
+  }
+  transport_ =
+      std::make_unique<FramedTransport>(std::get<std::unique_ptr<FramePort>>(std::move(opened)));
+  polls_ = transport_->polls();
+  return {};
+}
+
+AgentError Core::open(const AgentOptions& options) {
+  const auto bad = [](std::string text) {
+    return make_error(AgentErrorCode::bad_argument, std::move(text));
+  };
   EngineOptions engine;
   engine.job = options.job;
   engine.rank = options.rank;
@@ -194,10 +242,7 @@ AgentError Core::open(const AgentOptions& options) {
     if (!problem.empty()) return bad("key file " + options.key_file + " " + problem);
   }
 
-  auto opened = UdpTransport::open(udp);
-  if (const auto* error = std::get_if<Error>(&opened)) return to_agent_error(*error);
-  transport_ = std::move(std::get<std::unique_ptr<UdpTransport>>(opened));
-  close_in_children(transport_->fd());
+  if (AgentError error = open_transport(options)) return error;
   event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event_fd_ < 0) {
     return make_error(AgentErrorCode::system,
@@ -205,7 +250,7 @@ AgentError Core::open(const AgentOptions& options) {
   }
   close_in_children(event_fd_);
 
-  engine.max_segment_bytes = transport_->max_segment_bytes();
+  engine.max_segment_bytes = max_segment_bytes(transport_->path_mtu());
   if (engine.max_segment_bytes == 0) {
     return make_error(AgentErrorCode::system,
                       "the path to " + name_ + " has an MTU of " +
@@ -249,13 +294,13 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
   AgentError error = to_agent_error(engine_->join_error());
   if (!error) error = make_error(AgentErrorCode::timed_out, "no answer");
   const wire::ReplyBody job = engine_->job();
-  const std::uint32_t fits = transport_->max_segment_bytes();
+  const std::uint32_t fits = max_segment_bytes(transport_->path_mtu());
   if (error.code == AgentErrorCode::refused && job.segment_bytes > fits) {
     error.text = "its segments of " + std::to_string(job.segment_bytes) + " bytes need an MTU of " +
                  std::to_string(datagram_mtu(job.segment_bytes)) + ", the path has " +
                  std::to_string(transport_->path_mtu());
   }
-  error.text = "cannot join " + name_ + ": " + error.text + trouble_text();
+  error.text = "cannot join " + name_ + ": " + error.text + transport_->trouble_text();
   if (error.code != AgentErrorCode::refused) {
     error.text += " (waited " + std::to_string(timeout.count()) + " ms)";
   }
@@ -343,7 +388,7 @@ void Core::run() {
     if (callers_at_work(now)) {
       const Time tick = operations_.empty() || driving_ ? lease_tick : prompt_grace;
       thread_wake_.wait_until(lock, time_point(now + tick));
-      if (!driving_ && waiters_ == 0 && engine_->next_deadline() <= monotonic_now()) pump(false);
+      if (!driving_ && waiters_ == 0 && engine_->next_deadline() <= monotonic_now()) pump(polls_);
       continue;
     }
     if (!operations_.empty()) prompt_waits_ = 0;
@@ -365,25 +410,23 @@ void Core::poll_and_pump(Lock& lock, Time until) {
   Time wake = std::min(until, engine_->next_deadline());
   // What is ready to go cannot go: the socket, or a timer in a moment, and not a busy loop.
   if (writable) wake = std::max(wake, now + millisecond);
-  poll_until_ = wake;
-  polls_writable_ = writable;
+  Time pause = 0;
+  if (polls_) {
+    pause = rest(now);
+    wake = std::min(wake, now + (pause > yielding ? pause : 0));
+    // With a descriptor a rest ends when something comes.
+    if (wake > now && !transport_->arm()) wake = now;
+  }
+  // Who polls without a rest needs no kick.
+  poll_until_ = polls_ ? (wake > now ? never : 0) : wake;
+  polls_writable_ = writable || polls_;
   lock.unlock();
-  bool readable = true;
-  bool lost = false;
+  Woken woken;
   if (wake > now) {
-    pollfd polled[2] = {
-        {transport_->fd(), static_cast<short>(writable ? POLLIN | POLLOUT : POLLIN), 0},
-        {event_fd_, POLLIN, 0}};
-    timespec time{};
-    time.tv_sec = (wake - now) / second;
-    time.tv_nsec = (wake - now) % second;
-    const int ready = ppoll(polled, 2, wake == never ? nullptr : &time, nullptr);
-    readable = ready > 0 && (polled[0].revents & ~POLLOUT) != 0;
-    if (ready > 0 && polled[1].revents != 0) {
-      std::uint64_t kicks = 0;
-      static_cast<void>(!read(event_fd_, &kicks, sizeof kicks));
-    }
-    lost = ready > 0 && ((polled[0].revents | polled[1].revents) & POLLNVAL) != 0;
+    woken = wait_for_descriptor(now, wake, writable && !polls_);
+    if (polls_) woken.readable = true;
+  } else if (pause == yielding) {
+    sched_yield();
   }
   {
     const std::lock_guard<std::mutex> gate(gate_);
@@ -391,15 +434,50 @@ void Core::poll_and_pump(Lock& lock, Time until) {
   }
   poll_until_ = never;
   polls_writable_ = false;
-  if (lost) lose_socket();
-  if (!socket_lost_) pump(readable);
+  if (woken.lost) lose_socket();
+  if (!socket_lost_) pump(woken.readable);
+}
+
+Core::Woken Core::wait_for_descriptor(Time now, Time wake, bool writable) const {
+  pollfd polled[2] = {
+      // ppoll() skips a descriptor of -1
+      {transport_->fd(), static_cast<short>(writable ? POLLIN | POLLOUT : POLLIN), 0},
+      {event_fd_, POLLIN, 0}};
+  timespec time{};
+  time.tv_sec = (wake - now) / second;
+  time.tv_nsec = (wake - now) % second;
+  const int ready = ppoll(polled, 2, wake == never ? nullptr : &time, nullptr);
+  if (ready > 0 && polled[1].revents != 0) {
+    std::uint64_t kicks = 0;
+    static_cast<void>(!read(event_fd_, &kicks, sizeof kicks));
+  }
+  return {ready > 0 && (polled[0].revents & ~POLLOUT) != 0,
+          ready > 0 && ((polled[0].revents | polled[1].revents) & POLLNVAL) != 0};
+}
+
+/// How long a transport that polls is left alone when nothing has come.
+Time Core::rest(Time now) const {
+  const Time silence = now - lively_at_;
+  const EngineState state = engine_->state();
+  const bool expects =
+      needs_driver() || state == EngineState::joining || state == EngineState::forming;
+  const bool wakes = transport_->fd() >= 0;
+  if (!expects) {
+    return wakes ? longest_idle_rest
+                 : std::clamp(silence / rest_share, 50 * microsecond, longest_idle_rest);
+  }
+  if (silence < spin_time) return 0;
+  if (silence < (wakes ? yield_time_with_descriptor : yield_time)) return yielding;
+  return wakes ? longest_rest : std::min(silence / rest_share, longest_rest);
 }
 
 void Core::pump(bool readable) {
   Time now = monotonic_now();
   for (unsigned batch = 0; batch < most_batches; ++batch) {
     if (readable) {
-      for (const Received& received : transport_->receive()) {
+      const std::span<const Received> batch_received = transport_->receive();
+      if (polls_ && !batch_received.empty()) lively_at_ = now;
+      for (const Received& received : batch_received) {
         engine_->receive(received.datagram, received.ecn, now);
       }
     }
@@ -419,7 +497,7 @@ void Core::transmit(Time now) {
     if (count == 0) break;
     transport_->send({outgoing_.data(), count});
   }
-  if (transport_->trouble() != EMSGSIZE) return;
+  if (!transport_->too_long()) return;
   const std::uint32_t segment = engine_->job().segment_bytes;
   if (segment == 0 || transport_->path_mtu() >= datagram_mtu(segment)) return;
   Error error;
@@ -440,15 +518,6 @@ void Core::lose_socket() {
   finish_operations();
 }
 
-std::string Core::trouble_text() const {
-  const int trouble = transport_->trouble();
-  if (trouble == 0) return {};
-  if (trouble == ECONNREFUSED) {
-    return " (the host answers that nothing listens on that port: is switchd running?)";
-  }
-  return " (the last packet was refused: " + std::generic_category().message(trouble) + ")";
-}
-
 void Core::finish_operations() {
   bool finished = false;
   while (auto completion = engine_->take_completion()) {
@@ -458,7 +527,7 @@ void Core::finish_operations() {
     state.error = to_agent_error(completion->error);
     if (state.error.code == AgentErrorCode::timed_out ||
         state.error.code == AgentErrorCode::switch_gone) {
-      state.error.text += trouble_text();
+      state.error.text += transport_->trouble_text();
     }
     state.partial = completion->partial;
     state.smallest_workers = completion->smallest_workers;
@@ -500,7 +569,7 @@ std::shared_ptr<Handle::State> Core::begin(const OperationOptions& options, Issu
     return fail(
         make_error(AgentErrorCode::system, "the agent's socket for " + name_ + " is closed"));
   }
-  const Time now = monotonic_now();
+  const Time now = lively_at_ = monotonic_now();
   state->core = shared_from_this();
   operations_.emplace(issue(now, deadline_after(now, options.timeout.value_or(default_timeout_))),
                       state);
@@ -665,7 +734,7 @@ AgentError Core::close(Time grace) {
     wait_for_change(lock, never);
   }
   final_counts_ = transport_->counts();
-  forget_in_children(transport_->fd());
+  if (!polls_) forget_in_children(transport_->fd());
   transport_.reset();
   closed_ = true;
   changed_.notify_all();
@@ -692,7 +761,7 @@ Membership Core::membership() {
 AgentStatistics Core::statistics() {
   const Lock lock = enter();
   const Statistics engine = engine_->statistics();
-  const UdpTransport::Counts counts = transport_ ? transport_->counts() : final_counts_;
+  const Transport::Counts counts = transport_ ? transport_->counts() : final_counts_;
   AgentStatistics result;
   result.contributions_sent = engine.contributions_sent;
   result.retransmissions = engine.retransmissions;

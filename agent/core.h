@@ -1,9 +1,11 @@
-// What an Agent is made of: the engine, the UDP transport and who drives them.
+// What an Agent is made of: the engine, a transport and who drives them.
 //
-// One mutex guards all of it; nobody holds it while waiting. Whoever drives (waits on the socket
-// and the timers, then moves packets through the engine) holds the *token*, `driving_`; there is
-// never more than one. Candidates are the agent's own thread and callers inside wait(), progress()
-// or leave(). Submitting sends the first datagrams at once, on the caller's thread.
+// One mutex guards all of it; nobody holds it while waiting. Whoever drives (waits for packets
+// and timers, then moves packets through the engine) holds the *token*, `driving_`; there is
+// never more than one. Kernel UDP is waited for in the kernel; a transport that polls is
+// asked again and again while something is expected, with rests once nothing comes (see rest()).
+// Candidates are the agent's own thread and callers inside wait(), progress() or leave().
+// Submitting sends the first datagrams at once, on the caller's thread.
 //
 // A caller that waits takes the token when it is free, and the thread gives it up to a waiting
 // caller after its next turn: so a loop of small operations costs no switch between threads. The
@@ -23,7 +25,7 @@
 #include <variant>
 
 #include "agent/engine/engine.h"
-#include "agent/transport/udp.h"
+#include "agent/transport/transport.h"
 #include "iswitch/agent.h"
 
 namespace iswitch {
@@ -95,8 +97,9 @@ class Core : public std::enable_shared_from_this<Core> {
   using Lock = std::unique_lock<std::mutex>;
 
   explicit Core(const AgentOptions& options);
-  /// Address, key, socket and engine.
+  /// Address, key, transport and engine.
   AgentError open(const AgentOptions& options);
+  AgentError open_transport(const AgentOptions& options);
   AgentError drive_join(std::chrono::milliseconds timeout);
   void fit_window();
   /// Empty when the thread runs, else why not.
@@ -114,6 +117,14 @@ class Core : public std::enable_shared_from_this<Core> {
   Lock enter();
   void run();
   void poll_and_pump(Lock& lock, Time until);
+  /// What came of waiting, without the lock.
+  struct Woken {
+    bool readable = true;
+    bool lost = false;  ///< somebody else closed our descriptor
+  };
+  Woken wait_for_descriptor(Time now, Time wake, bool writable) const;
+  /// How long a transport that polls is left alone; 0: not at all.
+  Time rest(Time now) const;
   void pump(bool readable);
   void transmit(Time now);
   void finish_operations();
@@ -124,9 +135,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void wait_for_change(Lock& lock, Time until);
   void kick() const;
   bool callers_at_work(Time now) const;
-  std::string trouble_text() const;
 
-  std::string name_;  ///< "job 1 at switch 10.0.0.1:17170", for texts; set by open()
+  std::string name_;  ///< "job 1 at switch 10.0.0.1:17170", for texts; set by open_transport()
   const std::chrono::milliseconds default_timeout_;
   const std::uint32_t wanted_window_bytes_;
   const std::optional<std::uint16_t> rank_;
@@ -152,8 +162,10 @@ class Core : public std::enable_shared_from_this<Core> {
   bool stopping_ = false;
   bool socket_lost_ = false;  // somebody else closed our descriptor
   AgentError close_error_;
-  std::unique_ptr<UdpTransport> transport_;  // none once closed
-  UdpTransport::Counts final_counts_;
+  std::unique_ptr<Transport> transport_;  // none once closed
+  Transport::Counts final_counts_;
+  bool polls_ = false;  // the transport does
+  Time lively_at_ = 0;  // something came or was submitted
   std::optional<Engine> engine_;
   std::unordered_map<OperationId, std::shared_ptr<Handle::State>> operations_;
   std::vector<Outgoing> outgoing_;

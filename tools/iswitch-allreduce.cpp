@@ -35,7 +35,7 @@ constexpr const char* footer =
 
 struct Settings {
   std::string input = "-", output = "-";
-  std::string switch_address, local_address, key_file;
+  std::string switch_address, local_address, key_file, device;
   std::uint16_t job = 1, local_port = 0;
   std::optional<std::uint16_t> rank, size;
   std::string member;
@@ -128,6 +128,10 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--key-file", settings.key_file, "the job's key, mode 0600")
       ->envname("ISWITCH_KEY_FILE");
   app.add_option("--local-address", settings.local_address, "IPv4 to bind (default: by route)");
+  app.add_option("--device", settings.device,
+                 "DPDK device instead of kernel UDP, such as "
+                 "net_memif0,socket=/run/iswitch/memif.sock,id=2; needs --local-address")
+      ->envname("ISWITCH_DEVICE");
   app.add_option("--local-port", settings.local_port, "UDP port to bind (default: any)");
   app.add_flag("--mean", settings.mean, "divide by the number of workers");
   app.add_option("--repeat", settings.repeat, "all-reduce the same input so often")
@@ -233,6 +237,7 @@ int run(const Settings& settings) {
   options.local_address = settings.local_address;
   options.local_port = settings.local_port;
   options.key_file = settings.key_file;
+  options.device = settings.device;
   options.join_timeout = options.operation_timeout = timeout;
   options.background_thread = false;  // this process does nothing else
   auto joined = iswitch::Agent::join(options);

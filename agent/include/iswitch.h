@@ -87,12 +87,17 @@ typedef struct iswitch_options {
   int32_t member;
   /* Above 0: the job is asynchronous, and this the length of its vector, in floats. */
   uint64_t async_elements;
+  /* NULL: kernel UDP. Else a DPDK device that this process takes for itself, by which no kernel is
+   * on the way: "net_memif0,socket=/run/iswitch/memif.sock,id=2" to a switchd on this host, a PCI
+   * address, or any other device string. Needs local_address, an IPv4 of the switch's network that
+   * nobody else has, and libiswitch-agent-dpdk.so. */
+  const char* device;
 } iswitch_options;
 
 #define ISWITCH_OPTIONS_INIT                                                                  \
   {                                                                                           \
     sizeof(iswitch_options), NULL, NULL, NULL, ISWITCH_ANY_RANK, 1, 0, 30000, 30000, 0, 0, 0, \
-        ISWITCH_MEMBER_IS_RANK, 0                                                             \
+        ISWITCH_MEMBER_IS_RANK, 0, NULL                                                       \
   }
 
 /* Joins and waits until the job runs, or fails within join_timeout_ms. *agent is NULL on failure.

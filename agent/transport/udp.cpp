@@ -22,7 +22,6 @@ constexpr std::size_t receive_batch = 32;
 
 constexpr std::size_t datagram_bytes = 9'216;  // above every datagram of the protocol
 constexpr std::size_t merged_bytes = 65'536;
-constexpr std::uint32_t ip_udp_bytes = wire::ipv4_bytes + wire::udp_bytes;
 
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
@@ -176,14 +175,6 @@ std::variant<std::unique_ptr<UdpTransport>, Error> UdpTransport::open(const UdpO
 
 std::uint32_t UdpTransport::path_mtu() const {
   return static_cast<std::uint32_t>(std::max(get_option(fd_, IPPROTO_IP, IP_MTU), 0));
-}
-
-std::uint32_t UdpTransport::max_segment_bytes() const {
-  constexpr std::uint32_t around = ip_udp_bytes + wire::header_bytes;
-  const std::uint32_t mtu = path_mtu();
-  if (mtu < around + wire::min_segment_bytes) return 0;
-  const std::uint32_t fits = (mtu - around) / wire::min_segment_bytes * wire::min_segment_bytes;
-  return std::min<std::uint32_t>(fits, wire::max_segment_bytes);
 }
 
 std::uint32_t UdpTransport::receive_datagrams(std::uint32_t segment_bytes) const {
@@ -357,6 +348,16 @@ std::span<const Received> UdpTransport::receive() {
   if (!received_.empty()) trouble_ = 0;
   counts_.datagrams_received += received_.size();
   return received_;
+}
+
+bool UdpTransport::too_long() const { return trouble_ == EMSGSIZE; }
+
+std::string UdpTransport::trouble_text() const {
+  if (trouble_ == 0) return {};
+  if (trouble_ == ECONNREFUSED) {
+    return " (the host answers that nothing listens on that port: is switchd running?)";
+  }
+  return " (the last packet was refused: " + errno_text(trouble_) + ")";
 }
 
 }  // namespace iswitch::agent

@@ -1,5 +1,4 @@
-// Kernel UDP: one socket connected to the switch's control port. Moves datagrams and knows nothing
-// of segments, rounds or operations. Never blocks; one caller at a time.
+// Kernel UDP: one socket connected to the switch's control port.
 //
 // The switch sends everything from its base port, so the kernel's own filter of a connected socket
 // keeps third parties out; contributions for shard s go to port base + s by an explicit address.
@@ -14,9 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/engine/engine.h"
-#include "wire/address.h"
-#include "wire/frame.h"
+#include "agent/transport/transport.h"
 
 namespace iswitch::agent {
 
@@ -31,59 +28,37 @@ struct UdpOptions {
   bool receive_offload = true;       ///< UDP_GRO, where the kernel has it
 };
 
-/// A UDP payload that came from the switch. The view is valid until the next receive().
-struct Received {
-  Bytes datagram;
-  wire::Ecn ecn = wire::Ecn::not_ect;
-};
-
 /// What the kernel charges against SO_RCVBUF for one received frame (its "truesize"): the frame,
 /// head room and shared info in an allocation of the kernel's size classes, and the sk_buff itself.
 std::uint32_t receive_cost(std::uint32_t frame_bytes);
 
-class UdpTransport {
+class UdpTransport final : public Transport {
  public:
-  struct Counts {
-    std::uint64_t send_calls = 0, receive_calls = 0;  ///< system calls
-    std::uint64_t datagrams_sent = 0, datagrams_received = 0;
-    std::uint64_t send_errors = 0;  ///< datagrams that the kernel refused; lost like any other loss
-    std::uint64_t truncated = 0;    ///< received, larger than any datagram of the protocol
-  };
-
   /// Binds and connects. The error's text names the addresses and what to do.
   static std::variant<std::unique_ptr<UdpTransport>, Error> open(const UdpOptions& options);
-  ~UdpTransport();
-  UdpTransport(const UdpTransport&) = delete;
-  UdpTransport& operator=(const UdpTransport&) = delete;
+  ~UdpTransport() override;
 
-  int fd() const { return fd_; }
-  /// The address that the switch sees, as long as nothing translates it on the way.
-  wire::Ipv4 local_ip() const { return local_ip_; }
-  std::uint16_t local_port() const { return local_port_; }
-  wire::Ipv4 switch_ip() const { return {ntohl(switch_.sin_addr.s_addr)}; }
-  std::uint16_t switch_port() const { return ntohs(switch_.sin_port); }
-  /// MTU of the path as the kernel knows it now.
-  std::uint32_t path_mtu() const;
-  /// Largest segment, a multiple of 32, that fits the path's MTU; 0 when none does.
-  std::uint32_t max_segment_bytes() const;
-  /// Datagrams with a full segment that the granted receive buffer holds with the reader at work.
-  std::uint32_t receive_datagrams(std::uint32_t segment_bytes) const;
+  int fd() const override { return fd_; }
+  wire::Ipv4 local_ip() const override { return local_ip_; }
+  std::uint16_t local_port() const override { return local_port_; }
+  wire::Ipv4 switch_ip() const override { return {ntohl(switch_.sin_addr.s_addr)}; }
+  std::uint16_t switch_port() const override { return ntohs(switch_.sin_port); }
+  std::uint32_t path_mtu() const override;
+  /// What the granted receive buffer holds.
+  std::uint32_t receive_datagrams(std::uint32_t segment_bytes) const override;
   std::uint32_t granted_receive_buffer() const { return granted_receive_buffer_; }
 
-  /// Takes all of them. What the kernel's full send buffer has no room for is copied and kept:
-  /// while blocked(), wait for the socket to become writable, call flush(), and send nothing new.
-  void send(std::span<const Outgoing> datagrams);
-  bool blocked() const { return backlog_next_ < backlog_.size(); }
-  void flush();
+  void send(std::span<const Outgoing> datagrams) override;
+  bool blocked() const override { return backlog_next_ < backlog_.size(); }
+  void flush() override;
+  std::span<const Received> receive() override;
+  bool drained() const override { return drained_; }
 
-  /// One batch of what has come; empty when nothing has.
-  std::span<const Received> receive();
-  /// The last receive() took everything that was there.
-  bool drained() const { return drained_; }
-
+  bool too_long() const override;
+  std::string trouble_text() const override;
   /// errno of the last datagram that was refused or bounced (ICMP), 0 when one has come in since.
   int trouble() const { return trouble_; }
-  const Counts& counts() const { return counts_; }
+  const Counts& counts() const override { return counts_; }
   bool segmentation_offload() const { return segmentation_offload_; }
 
  private:

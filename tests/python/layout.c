@@ -28,6 +28,7 @@ int main(void) {
   FIELD(options, caller_driven);
   FIELD(options, member);
   FIELD(options, async_elements);
+  FIELD(options, device);
 
   STRUCT(operation_options);
   FIELD(operation_options, size);

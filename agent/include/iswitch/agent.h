@@ -100,6 +100,12 @@ struct AgentOptions {
   std::size_t async_elements = 0;
   /// false: the caller drives the agent with progress(); true: the library has a thread of its own.
   bool background_thread = true;
+  /// Empty: kernel UDP. Else a DPDK device that this process takes for itself, by which no kernel is
+  /// on the way: "net_memif0,socket=/run/iswitch/memif.sock,id=2" to a switchd on this host, a PCI
+  /// address, or any other device string. Needs local_address, an IPv4 of the switch's network that
+  /// nobody else has, and libiswitch-agent-dpdk.so. While operations are under way, whoever waits
+  /// for them polls the device and uses a core.
+  std::string device{};
 };
 
 struct OperationOptions {
@@ -174,7 +180,7 @@ struct AgentStatistics {
   /// Asynchronous: updates taken, and asked for again since they were missed.
   std::uint64_t updates = 0, helps = 0;
   std::uint64_t ecn_marks = 0;                      ///< results that told of congestion
-  std::uint64_t send_calls = 0, receive_calls = 0;  ///< system calls
+  std::uint64_t send_calls = 0, receive_calls = 0;  ///< of the kernel, or of the device
   std::uint32_t window_bytes = 0;
   std::chrono::nanoseconds smoothed_rtt{0}, retransmit_timeout{0};
 };

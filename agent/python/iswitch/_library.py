@@ -31,7 +31,7 @@ class Options(Sized):
     _fields_ = [("size", c_size_t), ("switch_address", c_char_p), ("local_address", c_char_p), ("key_file", c_char_p),
                 ("rank", c_int32), ("job", c_uint16), ("local_port", c_uint16), ("join_timeout_ms", c_uint32),
                 ("operation_timeout_ms", c_uint32), ("window_bytes", c_uint32), ("ecn", c_uint8), ("caller_driven", c_uint8),
-                ("member", c_int32), ("async_elements", c_uint64)]
+                ("member", c_int32), ("async_elements", c_uint64), ("device", c_char_p)]
 
 
 class OperationOptions(Sized):

@@ -17,7 +17,8 @@ U16, U32 = 0xFFFF, 0xFFFF_FFFF
 
 
 def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_address=None, local_port=0, join_timeout=30.0,
-         operation_timeout=30.0, window_bytes=0, ecn=False, caller_driven=False, member=None, async_elements=0):
+         operation_timeout=30.0, window_bytes=0, ecn=False, caller_driven=False, member=None, async_elements=0,
+         device=None):
     """Joins a job, waits until it runs, and gives the Agent: to be used in a with statement, whose end leaves.
 
     switch             IPv4 of the switch, or "IPv4:port"; None: ISWITCH_SWITCH of the environment
@@ -34,6 +35,9 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
     ecn                ask the network for congestion marks
     member             wanted member id at the switch, or ANY_MEMBER, where that is not the rank: behind a leaf switch of a larger job
     async_elements     above 0: the job is asynchronous (push, next), and this the length of its vector in floats
+    device             a DPDK device that this process takes for itself, by which no kernel is on the way, such as
+                       "net_memif0,socket=/run/iswitch/memif.sock,id=2"; needs local_address. None: ISWITCH_DEVICE of the environment,
+                       kernel UDP if that is not set
     caller_driven      no thread of the library's: the agent moves in wait() and progress() alone
 
     Raises BadArgument, Refused, SwitchGone, NotJoined, SystemFailure, LibraryUnusable, each with a text that says what to do.
@@ -44,6 +48,7 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
     rank = _from_environment("rank", rank, "RANK", _library.ANY_RANK, most=U16 - 1, least=_library.ANY_RANK)
     size = _from_environment("size", size, "WORLD_SIZE", None, most=U16, least=1)
     key_file = key_file or os.environ.get("ISWITCH_KEY_FILE")
+    device = device or os.environ.get("ISWITCH_DEVICE")
     options = _library.Options(
         switch_address=os.fsencode(switch), job=whole("job", job, U16), rank=rank,
         key_file=os.fsencode(key_file) if key_file else None,
@@ -53,7 +58,7 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
         operation_timeout_ms=milliseconds("operation_timeout", operation_timeout, U32),
         window_bytes=whole("window_bytes", window_bytes, U32), ecn=bool(ecn), caller_driven=bool(caller_driven),
         member=_library.MEMBER_IS_RANK if member is None else whole("member", member, U16 - 1, _library.ANY_MEMBER),
-        async_elements=whole("async_elements", async_elements, U32 * 16))
+        async_elements=whole("async_elements", async_elements, U32 * 16), device=os.fsencode(device) if device else None)
     library = _library.load()
     agent = Agent(library, _join(library, options), whole_job=member is None)
     if size is not None and agent.whole_job and agent.size_expected != size:
