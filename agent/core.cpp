@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <string_view>
@@ -52,27 +51,6 @@ std::chrono::steady_clock::time_point time_point(Time time) {
   constexpr Time year = second * 3600 * 24 * 365;
   const Time bounded = std::min(time, monotonic_now() + year);
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(bounded));
-}
-
-struct SwitchAddress {
-  wire::Ipv4 ip;
-  std::uint16_t port = wire::default_udp_port;
-};
-
-/// "IPv4" or "IPv4:port".
-std::optional<SwitchAddress> parse_switch_address(std::string_view text) {
-  SwitchAddress address;
-  const std::size_t colon = text.find(':');
-  const auto ip = wire::parse_ipv4(text.substr(0, colon));
-  if (!ip) return std::nullopt;
-  address.ip = *ip;
-  if (colon == std::string_view::npos) return address;
-  const std::string_view port = text.substr(colon + 1);
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), address.port);
-  if (parsed.ec != std::errc{} || parsed.ptr != port.data() + port.size() || address.port == 0) {
-    return std::nullopt;
-  }
-  return address;
 }
 
 std::uint32_t random_incarnation() {

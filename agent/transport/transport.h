@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "agent/engine/engine.h"
 #include "wire/address.h"
@@ -69,6 +71,13 @@ class Transport {
   virtual std::string trouble_text() const = 0;
   virtual const Counts& counts() const = 0;
 };
+
+struct SwitchAddress {
+  wire::Ipv4 ip;
+  std::uint16_t port = wire::default_udp_port;
+};
+/// "IPv4" or "IPv4:port".
+std::optional<SwitchAddress> parse_switch_address(std::string_view text);
 
 /// Largest segment, a multiple of 32, whose datagrams fit this MTU; 0 when none does.
 std::uint32_t max_segment_bytes(std::uint32_t mtu);

@@ -1,17 +1,28 @@
-// A habit of DPDK 22.11's net_memif that a switch cannot have and the driver has no argument for.
-// Its call is caught here: this definition stands before the C library's for everything in the
-// process, and changes nothing else.
+// Three habits of DPDK 22.11's net_memif that a switch cannot have and the driver has no argument
+// for. Its calls are caught here: these definitions stand before the C library's for everything in
+// the process, and change nothing else.
 //
-// When a client goes, DPDK's interrupt thread unmaps the memory that it shared, at once: also while
-// a packet loop is between finding the port connected and the end of its burst, and the switch
-// would end by a segmentation fault, the sooner the busier its cores are. Here the memory stays
-// where it is for as long as no burst takes.
+// When a client goes, the interrupt thread unmaps the memory that it shared, at once: also while a
+// packet loop is between finding the port connected and the end of its burst, and the switch would
+// end by a segmentation fault, the sooner the busier its cores are. Here the memory stays where it
+// is for as long as no burst takes.
+//
+// When a client goes before it has been greeted, the greeting fails, and the driver closes the
+// connection without telling the interrupt thread, which then ends the process since it cannot wait
+// for a closed descriptor. Here the greeting seems to succeed; the next thing read from the
+// connection is its end, which the driver handles well.
+//
+// The file of its socket outlives a switch that is killed, and the next one could not start. Here a
+// socket on which nobody listens is replaced.
 #include <rte_interrupts.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>  // NOLINT(modernize-deprecated-headers): clock_gettime is POSIX
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <deque>
 
@@ -41,11 +52,62 @@ void unmap_later(void* address, std::size_t bytes) {
   kept.push_back({address, bytes, now.tv_sec + seconds_kept});
 }
 
+ssize_t bytes_of(const msghdr& message) {
+  ssize_t bytes = 0;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    bytes += static_cast<ssize_t>(message.msg_iov[i].iov_len);
+  }
+  return bytes;
+}
+
+int plain_bind(int fd, const sockaddr* address, socklen_t length) {
+  return static_cast<int>(syscall(SYS_bind, fd, address, length));
+}
+
+/// memif is what listens on such sockets.
+bool is_packet_socket(int fd) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+}
+
+bool nobody_listens(const sockaddr* address, socklen_t length) {
+  const int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (probe < 0) return false;
+  const bool refused = connect(probe, address, length) != 0 && errno == ECONNREFUSED;
+  close(probe);
+  return refused;
+}
+
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) int bind(int fd, const sockaddr* address,
+                                                           socklen_t length) noexcept {
+  const int outcome = plain_bind(fd, address, length);
+  if (outcome == 0 || errno != EADDRINUSE) return outcome;
+  const auto* const local = reinterpret_cast<const sockaddr_un*>(address);
+  const bool stale = address->sa_family == AF_UNIX && local->sun_path[0] != '\0' &&
+                     is_packet_socket(fd) && nobody_listens(address, length);
+  if (!stale) {
+    errno = EADDRINUSE;
+    return -1;
+  }
+  unlink(local->sun_path);
+  return plain_bind(fd, address, length);
+}
 
 extern "C" __attribute__((visibility("default"))) int munmap(void* address,
                                                              std::size_t bytes) noexcept {
   if (rte_thread_is_intr() == 0) return plain_munmap(address, bytes);
   unmap_later(address, bytes);
   return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr* message,
+                                                                  int flags) {
+  const bool interrupts = rte_thread_is_intr() != 0;
+  if (interrupts) flags |= MSG_NOSIGNAL;
+  const auto sent = static_cast<ssize_t>(syscall(SYS_sendmsg, fd, message, flags));
+  const bool gone = interrupts && sent < 0 && (errno == EPIPE || errno == ECONNRESET);
+  return gone ? bytes_of(*message) : sent;
 }
