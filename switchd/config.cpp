@@ -22,6 +22,7 @@ using Errors = JsonErrors;
 
 constexpr std::uint16_t min_mtu = 256;
 constexpr std::uint16_t max_mtu = 9216;
+constexpr std::size_t max_lcores = 16;
 constexpr std::size_t max_ports = 32;  // RTE_MAX_ETHPORTS
 constexpr std::uint32_t max_slots = 1u << 20;
 constexpr std::uint16_t max_history = 64;
@@ -280,15 +281,19 @@ void read_parent(const json& value, Config& config, Errors& errors) {
 
 void read_lcores(const json& value, Config& config, Errors& errors) {
   if (value == "auto") return;
-  constexpr std::string_view allowed =
-      "must be \"auto\" or an array of one CPU number, the packet loop's (more than one is not "
-      "supported yet)";
-  if (!value.is_array() || value.size() != 1 || !value[0].is_number_unsigned() ||
-      value[0].get<std::uint64_t>() > 1023) {
-    errors.push_back({"/lcores", shown(value), std::string(allowed)});
+  const std::string allowed = text("must be \"auto\" or an array of 1 to ", max_lcores,
+                                   " different CPU numbers, each of which runs a packet loop");
+  const bool numbers = value.is_array() && !value.empty() && value.size() <= max_lcores &&
+                       std::all_of(value.begin(), value.end(), [](const json& cpu) {
+                         return cpu.is_number_unsigned() && cpu.get<std::uint64_t>() <= 1023;
+                       });
+  const std::set<json> different =
+      numbers ? std::set<json>(value.begin(), value.end()) : std::set<json>();
+  if (!numbers || different.size() != value.size()) {
+    errors.push_back({"/lcores", shown(value), allowed});
     return;
   }
-  config.poller_cpu = static_cast<std::uint16_t>(value[0].get<std::uint64_t>());
+  for (const json& cpu : value) config.poller_cpus.push_back(cpu.get<std::uint16_t>());
 }
 
 void read_memory(const json& value, Config& config, Errors& errors) {

@@ -46,7 +46,7 @@ struct Config {
   std::vector<control::JobConfig> jobs;
   std::optional<control::ParentConfig>
       parent;                               ///< the switch above; `port` is the place in `ports`
-  std::optional<std::uint16_t> poller_cpu;  ///< none: picked from the process's affinity
+  std::vector<std::uint16_t> poller_cpus;  ///< a shard each; empty: one, picked from the affinity
   MemoryConfig memory;
   bool poll_busy = false;
   Time idle_after = 100 * millisecond;

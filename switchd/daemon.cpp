@@ -159,7 +159,7 @@ std::string Daemon::State::start() {
   log(LogLevel::info, "switch ", config.name, " runs: ", wire::to_string(config.address.rules.ip),
       ", UDP port ", config.address.rules.udp_port, ", ", config.ports.size(), " ports, ",
       config.jobs.size(), " jobs, ", dataplane->huge_pages() ? "with" : "without",
-      " huge pages, packet loop on CPU ", dataplane->lcore_cpus().front(), ", admin socket ",
+      " huge pages, packet loop on CPU ", numbers(dataplane->lcore_cpus()), ", admin socket ",
       server->path());
   service::ready();
   return {};

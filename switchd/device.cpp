@@ -96,6 +96,15 @@ const std::string* Device::argument(std::string_view key) const {
   return found == arguments.end() ? nullptr : &found->second;
 }
 
+std::uint32_t Device::queues(std::uint32_t lcores) const {
+  const bool fixed = is("net_af_packet") || is("net_af_xdp");
+  if (!fixed) return is_pci() || is("net_null") || is("net_ring") || is("net_tap") ? lcores : 1;
+  const std::string* given = argument(is("net_af_packet") ? "qpairs" : "queue_count");
+  std::uint32_t number = 1;
+  if (given != nullptr) std::from_chars(given->data(), given->data() + given->size(), number);
+  return std::clamp(number, 1u, 64u);
+}
+
 std::uint32_t Device::largest_frame(std::uint32_t mtu) const {
   constexpr std::uint32_t ethernet_room = 18;  // header and a check sequence that some ports leave
   std::uint32_t bytes = mtu + ethernet_room;

@@ -26,6 +26,9 @@ struct Device {
   /// Bytes that the device may write into one receive buffer. net_af_packet insists on room for a
   /// whole ring frame, whatever the MTU.
   std::uint32_t largest_frame(std::uint32_t mtu) const;
+  /// Queues of each direction that a switch with so many lcores may use: what the user's string
+  /// says where frames are spread over all that there are, else one for each lcore or a single one.
+  std::uint32_t queues(std::uint32_t lcores) const;
   /// The kernel interface behind it, empty where there is none.
   std::string kernel_interface() const;
   /// What no two ports may have in common: the name, the kernel interface.

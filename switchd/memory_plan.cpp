@@ -14,6 +14,8 @@ constexpr std::uint32_t mbuf_overhead =
 // One lcore's mempool cache and one burst from every port, per pool.
 constexpr std::uint32_t cache_slack = 512 + 256;
 constexpr std::uint32_t burst = 64;
+// What a ring between two lcores holds (FrameRing::capacity), rounded up.
+constexpr std::uint32_t handover_room = 512;
 // Room for jobs that an operator adds: two of the default size.
 constexpr std::uint32_t spare_payload_buffers = 4096;
 
@@ -51,15 +53,18 @@ MemoryPlan plan_memory(const MemoryWish& wish, const std::vector<control::JobCon
     receive += depth.receive + burst;
     transmit += depth.transmit + burst;
   }
+  // Each lcore has a cache in each pool, and rings to and from each other one.
+  const std::uint32_t between =
+      cache_slack * wish.lcores + handover_room * wish.lcores * (wish.lcores - 1);
   MemoryPlan plan;
   plan.frame_bytes = round_up(headroom + std::max(2048u, wish.largest_frame), 64);
   plan.frame_buffers =
-      wish.frame_buffers != 0 ? wish.frame_buffers : receive + transmit + cache_slack;
+      wish.frame_buffers != 0 ? wish.frame_buffers : receive + transmit + 2 * between - cache_slack;
   plan.header_bytes = round_up(headroom + wire::payload_offset, 64);
-  plan.header_buffers = transmit + cache_slack;
+  plan.header_buffers = transmit + between;
   plan.payload_bytes = round_up(headroom + wish.largest_segment, 64);
   // A result that was pushed out of its slot may still wait in a transmit queue.
-  const std::uint32_t in_flight = std::min(transmit, 4096u) + cache_slack;
+  const std::uint32_t in_flight = std::min(transmit, 4096u) + between;
   const std::uint64_t needed = payload_buffers_needed(jobs, child);
   const std::uint64_t budget =
       wish.payload_buffers != 0 ? wish.payload_buffers : needed + spare_payload_buffers;

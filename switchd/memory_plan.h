@@ -36,7 +36,8 @@ struct MemoryPlan {
 struct MemoryWish {
   std::uint32_t largest_frame = 1518;  ///< bytes that a port may write into one buffer
   std::uint32_t largest_segment = 1440;
-  std::vector<QueueDepth> ports;
+  std::vector<QueueDepth> ports;  ///< all queues of each
+  std::uint32_t lcores = 1;
   std::uint32_t frame_buffers = 0;    ///< 0: derived
   std::uint32_t payload_buffers = 0;  ///< 0: derived, with room for jobs added later
 };

@@ -192,6 +192,17 @@ ParsedFrame parse_headers(const FrameRules& rules, Bytes frame, Offload offload,
   return ours(Fault::none);
 }
 
+std::uint16_t shard_of(const FrameRules& rules, Bytes frame) {
+  if (frame.size() < encapsulation_bytes) return 0;
+  const std::uint8_t* ip = frame.data() + ethernet_bytes;
+  if (load_be16(frame.data() + ether_type_at) != ether_type_ipv4 || !addressed_to_us(rules, ip) ||
+      header_fault(ip) != Fault::none)
+    return 0;
+  const std::uint16_t port = load_be16(ip + ipv4_bytes + destination_port_at);
+  return is_our_port(rules, port) ? static_cast<std::uint16_t>(port - rules.udp_port)
+                                  : std::uint16_t{0};
+}
+
 void write_encapsulation(const Route& route, std::size_t message_bytes, std::uint8_t* out) {
   std::memcpy(out, route.to.mac.bytes.data(), 6);
   std::memcpy(out + 6, route.from.mac.bytes.data(), 6);

@@ -69,6 +69,10 @@ inline bool payload_is_right(const Packet& packet, PartialSum (*sum)(Bytes)) {
   return !packet.unverified || fold(packet.outer_sum + sum(packet.message.payload)) == 0xFFFF;
 }
 
+/// The shard that a frame is for: the one at whose port a frame of ours is addressed; 0 for
+/// everything else, ordinary or malformed. Looks at the headers only.
+std::uint16_t shard_of(const FrameRules& rules, Bytes frame);
+
 // ---- writing
 
 /// One direction of a conversation.

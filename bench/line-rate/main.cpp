@@ -161,7 +161,7 @@ Figures run(const Case& one, double seconds, unsigned number, std::string& error
   config.device = text("net_null", number, ",size=", one.segment_bytes + wire::payload_offset);
   config.mtu = static_cast<std::uint16_t>(one.segment_bytes + 50);
   config.transmit = one.chained ? TransmitMode::chained : TransmitMode::copied;
-  Port port(config, *Device::parse(config.device));
+  Port port(config, *Device::parse(config.device), wish.address.rules);
   error = port.open(received_frames.get());
   if (!error.empty()) return out;
   const std::uint16_t ethdev = port.traits().ethdev;
@@ -173,7 +173,7 @@ Figures run(const Case& one, double seconds, unsigned number, std::string& error
   lcore_config.poll_busy = true;
   const auto lcore = Lcore::create(lcore_config, pools, error);
   if (!lcore) return out;
-  lcore->prepare_port(0, port.traits());
+  lcore->prepare_port(0, {port.traits()}, {0});
   const bool started = lcore->launch() && set_up_job(*lcore, one, feed);
   if (!started) {
     error = "the packet loop does not take the job";
@@ -230,9 +230,9 @@ int main(int argc, char** argv) {
   wish.memory_bytes += 32u << 20;  // what one case leaves in pieces the next cannot use whole
   const auto pages = huge_pages();
   wish.huge_pages = !pages.empty() && pages.front().free_bytes() > wish.memory_bytes + (32u << 20);
-  const CpuPlan cpus = plan_cpus(allowed_cpus(), -1);
+  const CpuPlan cpus = plan_cpus(allowed_cpus());
   wish.control_cpus = cpus.control;
-  wish.poller_cpu = cpus.poller;
+  wish.poller_cpus = cpus.pollers;
   wish.prefix = text("iswitch-line-rate-", getpid());
   std::string error;
   const auto eal = Eal::start(wish, error);

@@ -15,10 +15,11 @@ struct PortCounterInfo {
   bool terminal;
 };
 
-constexpr std::array<PortCounterInfo, 9> port_counters{{
+constexpr std::array<PortCounterInfo, 10> port_counters{{
     {"rx_frames", &PortCounters::rx_frames, false},
     {"rx_bytes", &PortCounters::rx_bytes, false},
     {"rx_drop_unusable", &PortCounters::rx_unusable, true},
+    {"rx_drop_handover_full", &PortCounters::rx_handover_full, true},
     {"tx_frames", &PortCounters::tx_frames, false},
     {"tx_bytes", &PortCounters::tx_bytes, false},
     {"tx_drop_full", &PortCounters::tx_full, false},

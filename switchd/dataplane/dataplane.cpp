@@ -16,10 +16,12 @@ constexpr std::uint64_t huge_page_slack = 24ull << 20;
 // Frames that wait for room towards an lcore; a second's worth of the protocol's rate limits.
 constexpr std::size_t most_waiting_frames = 8192;
 
-std::string list(const std::vector<std::uint16_t>& cpus) {
-  std::string out;
-  for (const std::uint16_t cpu : cpus) out += text(out.empty() ? "" : ", ", cpu);
-  return out;
+/// Nothing to say where one lcore does all.
+std::string queues_text(const Port& port) {
+  const PortTraits& traits = port.traits();
+  if (traits.receive_queues == 1 && traits.transmit_queues == 1 && !port.steered()) return {};
+  return text(", ", traits.receive_queues, " receive and ", traits.transmit_queues,
+              " transmit queues", port.steered() ? ", sorted by the device" : "");
 }
 
 std::uint64_t mebibytes(std::uint64_t bytes) { return (bytes + (1u << 20) - 1) >> 20; }
@@ -59,12 +61,14 @@ std::string Dataplane::open_all(const Config& config) {
     if (!error.empty()) return error;
   }
   const std::vector<std::uint16_t> allowed = allowed_cpus();
-  if (config.poller_cpu &&
-      !std::binary_search(allowed.begin(), allowed.end(), *config.poller_cpu)) {
-    return text("lcores: CPU ", *config.poller_cpu, " is not among those this process may use (",
-                list(allowed), ")");
+  for (const std::uint16_t cpu : config.poller_cpus) {
+    if (std::binary_search(allowed.begin(), allowed.end(), cpu)) continue;
+    return text("lcores: CPU ", cpu, " is not among those this process may use (", numbers(allowed),
+                ")");
   }
-  const CpuPlan cpus = plan_cpus(allowed, config.poller_cpu ? *config.poller_cpu : -1);
+  const CpuPlan cpus = plan_cpus(allowed, config.poller_cpus);
+  rules_ = config.address.rules;
+  rules_.ports = static_cast<std::uint16_t>(cpus.pollers.size());
   std::string error = complete_devices(config);
   if (error.empty()) error = plan(config);
   if (!error.empty()) return error;
@@ -80,14 +84,14 @@ std::string Dataplane::open_all(const Config& config) {
   wish.memory_bytes = memory_.total_bytes();
   wish.huge_pages = huge_pages_;
   wish.control_cpus = cpus.control;
-  wish.poller_cpu = cpus.poller;
+  wish.poller_cpus = cpus.pollers;
   wish.prefix = text("iswitch-", config.name, '-', getpid());
   eal_ = Eal::start(wish, error);
   if (!eal_) return error;
   pools_ = Pools::create(memory_, dma, error);
   if (error.empty()) {
     for (std::size_t i = 0; i < config.ports.size(); ++i) {
-      ports_.push_back(std::make_unique<Port>(config.ports[i], devices_[i]));
+      ports_.push_back(std::make_unique<Port>(config.ports[i], devices_[i], rules_));
     }
     error = open_ports();
   }
@@ -101,7 +105,11 @@ std::string Dataplane::plan(const Config& config) {
         std::max(wish.largest_frame, devices_[i].largest_frame(config.ports[i].mtu));
   }
   wish.largest_segment = largest_segment(config.ports);
-  wish.ports.assign(config.ports.size(), {queue_depth, queue_depth});
+  for (const Device& device : devices_) {
+    const std::uint32_t queues = device.queues(rules_.ports);
+    wish.ports.push_back({queue_depth * queues, queue_depth * queues});
+  }
+  wish.lcores = rules_.ports;
   wish.frame_buffers = config.memory.frame_buffers.value_or(0);
   wish.payload_buffers = config.memory.payload_buffers.value_or(0);
   memory_ = plan_memory(wish, config.jobs, config.parent.has_value());
@@ -109,14 +117,14 @@ std::string Dataplane::plan(const Config& config) {
 }
 
 std::string Dataplane::complete_devices(const Config& config) {
-  std::uint64_t af_packet_ports = 0;
+  std::uint64_t af_packet_queues = 0;
   for (const PortConfig& port : config.ports) {
     devices_.push_back(*Device::parse(port.device));
-    if (devices_.back().is("net_af_packet")) ++af_packet_ports;
+    if (devices_.back().is("net_af_packet")) af_packet_queues += devices_.back().queues(1);
   }
-  if (af_packet_ports == 0) return {};
+  if (af_packet_queues == 0) return {};
   const std::uint64_t lockable = lockable_bytes();
-  const std::uint64_t share = lockable / af_packet_ports;
+  const std::uint64_t share = lockable / af_packet_queues;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i].is("net_af_packet")) continue;
     const std::uint32_t mtu = config.ports[i].mtu;
@@ -124,7 +132,7 @@ std::string Dataplane::complete_devices(const Config& config) {
     if (!ring) {
       return text("port ", config.ports[i].name, ": its rings need ", af_packet_least_bytes(mtu),
                   " bytes of locked memory, the limit leaves ", share,
-                  " a port; raise it (ulimit -l, LimitMEMLOCK=)");
+                  " a queue; raise it (ulimit -l, LimitMEMLOCK=)");
     }
     complete_af_packet(devices_[i], *ring);
   }
@@ -143,31 +151,74 @@ std::string Dataplane::open_ports() {
     log(LogLevel::info, "port ", port->config().name, ": ", port->config().device, ", MTU ",
         port->config().mtu, ", link ", link_name(links_.back()), ", results ",
         port->traits().chained ? "chained" : "copied", ", checksums in ",
-        port->traits().verifies_checksums ? "hardware" : "software");
+        port->traits().verifies_checksums ? "hardware" : "software", queues_text(*port));
   }
   return {};
 }
 
 std::string Dataplane::launch(const Config& config, const CpuPlan& cpus) {
   LcoreConfig lcore;
-  lcore.id = poller_lcore;
   lcore.pipeline.address = config.address;
-  lcore.pipeline.shard = 0;
+  lcore.pipeline.address.rules = rules_;
   lcore.pipeline.mac_age = config.mac_age;
   if (config.parent) lcore.pipeline.parent = config.parent->ip;
   lcore.poll_busy = config.poll_busy;
   lcore.idle_after = config.idle_after;
-  std::string error;
-  auto made = Lcore::create(lcore, pools_, error);
-  if (!made) return error;
-  lcores_.push_back(std::move(made));
-  lcore_cpus_.push_back(cpus.poller);
-  waiting_orders_.resize(lcores_.size());
-  for (std::size_t i = 0; i < ports_.size(); ++i) {
-    lcores_.back()->prepare_port(static_cast<datapath::PortId>(i), ports_[i]->traits());
+  for (std::uint16_t shard = 0; shard < rules_.ports; ++shard) {
+    lcore.id = poller_lcore + shard;
+    lcore.pipeline.shard = shard;
+    std::string error;
+    auto made = Lcore::create(lcore, pools_, error);
+    if (!made) return error;
+    lcores_.push_back(std::move(made));
   }
-  if (!lcores_.back()->launch()) return "DPDK refuses to start the packet loop on its lcore";
+  lcore_cpus_ = cpus.pollers;
+  waiting_orders_.resize(lcores_.size());
+  if (!introduce()) return "memory for rings between lcores does not suffice; free memory";
+  for (std::size_t i = 0; i < ports_.size(); ++i) prepare(i);
+  for (const auto& each : lcores_) {
+    if (!each->launch()) return "DPDK refuses to start the packet loop on its lcore";
+  }
   return {};
+}
+
+/// A way from each lcore to each other one.
+bool Dataplane::introduce() {
+  const std::size_t count = lcores_.size();
+  for (std::size_t from = 0; from < count; ++from) {
+    for (std::size_t to = 0; to < count; ++to) {
+      handovers_.push_back(from == to ? nullptr
+                                      : std::make_unique<Handover>(text("rx", from, "to", to),
+                                                                   text("tx", from, "to", to)));
+      if (from != to && !handovers_.back()->ok()) return false;
+    }
+  }
+  for (std::size_t one = 0; one < count; ++one) {
+    for (std::size_t other = 0; other < count; ++other) {
+      if (one == other) continue;
+      lcores_[one]->meet(static_cast<std::uint16_t>(other), *handover(one, other),
+                         *handover(other, one));
+    }
+  }
+  return true;
+}
+
+void Dataplane::prepare(std::size_t i) {
+  const Port& port = *ports_[i];
+  const auto number = static_cast<datapath::PortId>(i);
+  const bool shared = port.traits().transmit_queues < lcores_.size();
+  const std::uint16_t owner = port.lcore_of_queue(number, 0);
+  for (std::size_t shard = 0; shard < lcores_.size(); ++shard) {
+    PortUse use;
+    use.traits = port.traits();
+    if (!shared) use.transmit_queue = static_cast<std::uint16_t>(shard);
+    if (shared && shard != owner) use.transmit_by = &handover(shard, owner)->to_send;
+    std::vector<std::uint16_t> queues;
+    for (std::uint16_t queue = 0; queue < use.traits.receive_queues; ++queue) {
+      if (port.lcore_of_queue(number, queue) == shard) queues.push_back(queue);
+    }
+    lcores_[shard]->prepare_port(number, use, std::move(queues));
+  }
 }
 
 std::string Dataplane::open_to_traffic() {
@@ -213,22 +264,29 @@ void Dataplane::submit(control::Effects& effects) {
     while (!waiting.empty() && lcores_[i]->put_order(waiting.front())) waiting.pop_front();
     orders_wait = orders_wait || !waiting.empty();
   }
+  orders_ += effects.orders.size();
   for (control::OutFrame& frame : effects.frames) {
     if (waiting_frames_.size() < most_waiting_frames) {
-      waiting_frames_.push_back(std::move(frame));
+      waiting_frames_.push_back({std::move(frame), orders_});
     } else {
       ++frames_lost_;
     }
   }
   effects.orders.clear();
   effects.frames.clear();
-  // A frame may announce what an order does: it must not overtake it.
+  // A frame may announce what an order does: it must not overtake it, on any lcore.
   if (orders_wait || lcores_.empty()) return;
   for (; !waiting_frames_.empty(); waiting_frames_.pop_front()) {
-    if (!lcores_.front()->put_frame(waiting_frames_.front().port, waiting_frames_.front().bytes)) {
-      ++frames_lost_;
-    }
+    const WaitingFrame& next = waiting_frames_.front();
+    if (!has_done(next.after)) return;
+    if (!lcores_.front()->put_frame(next.frame.port, next.frame.bytes)) ++frames_lost_;
   }
+}
+
+/// The first one sends, and executes orders before frames: what it was given counts as done.
+bool Dataplane::has_done(std::uint64_t orders) const {
+  return std::all_of(lcores_.begin() + 1, lcores_.end(),
+                     [orders](const auto& lcore) { return lcore->orders_done() >= orders; });
 }
 
 bool Dataplane::is_drained() const {
@@ -286,9 +344,7 @@ void Dataplane::reopen(std::size_t i) {
   complaints_[i].clear();
   bool replaced = false;
   links_[i] = port.probe_link(replaced);
-  for (const auto& lcore : lcores_) {
-    lcore->prepare_port(static_cast<datapath::PortId>(i), port.traits());
-  }
+  prepare(i);
   log(LogLevel::warning, "port ", port.config().name, ": interface ", port.interface(),
       " is back, link ", link_name(links_[i]));
 }
@@ -296,6 +352,7 @@ void Dataplane::reopen(std::size_t i) {
 std::string Dataplane::stop() {
   for (const auto& lcore : lcores_) lcore->stop();
   lcores_.clear();
+  handovers_.clear();
   ports_.clear();
   std::string leaks = pools_.leaks();
   pools_ = {};

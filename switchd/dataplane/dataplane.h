@@ -64,6 +64,12 @@ class Dataplane {
   std::string complete_devices(const Config& config);
   std::string open_ports();
   std::string launch(const Config& config, const CpuPlan& cpus);
+  bool introduce();
+  void prepare(std::size_t port);
+  Handover* handover(std::size_t from, std::size_t to) {
+    return handovers_[from * lcores_.size() + to].get();
+  }
+  bool has_done(std::uint64_t orders) const;
   void reopen(std::size_t port);
   bool set_ports();
   datapath::PortMask open_mask() const;
@@ -77,10 +83,17 @@ class Dataplane {
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<Link> links_;
   std::vector<std::string> complaints_;  ///< why a port could not be taken back, said once
+  wire::FrameRules rules_;               ///< with as many ports as there are lcores
+  std::vector<std::unique_ptr<Handover>> handovers_;  ///< by giver, then taker; null to itself
   std::vector<std::unique_ptr<Lcore>> lcores_;
   std::vector<std::uint16_t> lcore_cpus_;
   std::vector<std::deque<datapath::Order>> waiting_orders_;  ///< by lcore
-  std::deque<control::OutFrame> waiting_frames_;
+  std::uint64_t orders_ = 0;                                 ///< submitted so far, to each lcore
+  struct WaitingFrame {
+    control::OutFrame frame;
+    std::uint64_t after;  ///< orders
+  };
+  std::deque<WaitingFrame> waiting_frames_;
   std::uint64_t frames_lost_ = 0;
 };
 

@@ -19,12 +19,6 @@ namespace {
 // EAL's own needs beside the pools: rings, queues, hash tables, allocator headers.
 constexpr std::uint64_t base_bytes = 32ull << 20;
 
-std::string cpu_list(const std::vector<std::uint16_t>& cpus) {
-  std::string out;
-  for (const std::uint16_t cpu : cpus) out += text(out.empty() ? "" : ",", cpu);
-  return out;
-}
-
 /// A private directory for this process, in the user's runtime directory where there is one.
 std::string make_runtime_directory() {
   const char* service = std::getenv("RUNTIME_DIRECTORY");  // NOLINT(concurrency-mt-unsafe)
@@ -68,7 +62,10 @@ class RuntimeDirectoryVariable {
 std::vector<std::string> eal_arguments(const EalWish& wish) {
   std::vector<std::string> out{"switchd"};
   out.emplace_back("--lcores");
-  out.push_back(text("0@(", cpu_list(wish.control_cpus), "),", poller_lcore, '@', wish.poller_cpu));
+  std::string lcores = text("0@(", numbers(wish.control_cpus, ","), ')');
+  for (std::size_t i = 0; i < wish.poller_cpus.size(); ++i)
+    lcores += text(',', poller_lcore + i, '@', wish.poller_cpus[i]);
+  out.push_back(std::move(lcores));
   out.emplace_back("--main-lcore=0");
   out.push_back("--file-prefix=" + wish.prefix);
   out.emplace_back("--no-telemetry");
@@ -93,13 +90,17 @@ std::vector<std::string> eal_arguments(const EalWish& wish) {
   return out;
 }
 
-CpuPlan plan_cpus(const std::vector<std::uint16_t>& allowed, int wanted_poller) {
+CpuPlan plan_cpus(const std::vector<std::uint16_t>& allowed,
+                  const std::vector<std::uint16_t>& wanted) {
   CpuPlan plan;
   if (allowed.empty()) return plan;
-  plan.poller = wanted_poller >= 0 ? static_cast<std::uint16_t>(wanted_poller) : allowed.back();
-  std::copy_if(allowed.begin(), allowed.end(), std::back_inserter(plan.control),
-               [&](std::uint16_t cpu) { return cpu != plan.poller; });
-  if (plan.control.empty()) plan.control.push_back(plan.poller);
+  plan.pollers = wanted;
+  if (plan.pollers.empty()) plan.pollers.push_back(allowed.back());
+  std::copy_if(
+      allowed.begin(), allowed.end(), std::back_inserter(plan.control), [&](std::uint16_t cpu) {
+        return std::find(plan.pollers.begin(), plan.pollers.end(), cpu) == plan.pollers.end();
+      });
+  if (plan.control.empty()) plan.control.push_back(plan.pollers.front());
   return plan;
 }
 

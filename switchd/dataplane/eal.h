@@ -15,20 +15,23 @@ struct EalWish {
   std::uint64_t memory_bytes = 0;  ///< of all pools
   bool huge_pages = false;
   std::vector<std::uint16_t> control_cpus;
-  std::uint16_t poller_cpu = 0;
-  std::string prefix;  ///< names this process's DPDK files
+  std::vector<std::uint16_t> poller_cpus;  ///< one lcore each, from poller_lcore on
+  std::string prefix;                      ///< names this process's DPDK files
 };
 
 /// Pure: argv of rte_eal_init, the program's name first.
 std::vector<std::string> eal_arguments(const EalWish& wish);
 
-/// Which CPUs poll and which run everything else. With one CPU both share it.
+/// Which CPUs poll and which run everything else; where none is left, the first poller's.
 struct CpuPlan {
-  std::uint16_t poller = 0;
+  std::vector<std::uint16_t> pollers;
   std::vector<std::uint16_t> control;
 };
-CpuPlan plan_cpus(const std::vector<std::uint16_t>& allowed, int wanted_poller);
+/// `wanted` pollers; where it is empty, the last CPU.
+CpuPlan plan_cpus(const std::vector<std::uint16_t>& allowed,
+                  const std::vector<std::uint16_t>& wanted = {});
 
+/// EAL's number of the first poller.
 inline constexpr unsigned poller_lcore = 1;
 
 /// EAL, started. The destructor ends it and removes its runtime directory.

@@ -204,24 +204,20 @@ void Lcore::rest(Rest how) {
 
 bool Lcore::receive(Time now) {
   bool frames = false;
-  for (const datapath::PortId port : polled_) frames = receive_port(port, now) || frames;
+  for (const Queue queue : polled_) frames = receive_queue(queue, now) || frames;
+  if (!others_.empty()) frames = take_handed_over(now) || frames;
   return frames;
 }
 
-bool Lcore::receive_port(datapath::PortId port, Time now) {
+bool Lcore::receive_queue(Queue queue, Time now) {
   std::array<rte_mbuf*, burst_size> burst;
-  const unsigned count =
-      rte_eth_rx_burst(sink_.queue(port).traits().ethdev, 0, burst.data(), burst_size);
+  const PortTraits& traits = sink_.queue(queue.port).traits();
+  unsigned count = rte_eth_rx_burst(traits.ethdev, queue.number, burst.data(), burst_size);
   if (count == 0) return false;
-  if (capture_ != nullptr) capture_->record(burst.data(), count, port, Direction::received, now);
-  run_burst(burst.data(), count, port, now);
-  return true;
-}
-
-void Lcore::run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, Time now) {
-  PortCounters& counters = port_counters_[port];
-  const PortTraits& traits = sink_.queue(port).traits();
-  std::array<pipeline::Frame, burst_size> frames;
+  if (capture_ != nullptr)
+    capture_->record(burst.data(), count, queue.port, Direction::received, now);
+  PortCounters& counters = port_counters_[queue.port];
+  counters.rx_frames.add(count);
   std::uint64_t bytes = 0;
   unsigned usable = 0;
   for (unsigned i = 0; i < count; ++i) {
@@ -232,23 +228,80 @@ void Lcore::run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, T
       rte_pktmbuf_free(mbuf);
       continue;
     }
-    burst[usable] = mbuf;
-    frames[usable] = to_frame(mbuf, port, traits.verifies_checksums);
-    rte_prefetch0(frames[usable].bytes);
-    ++usable;
+    burst[usable++] = mbuf;
+    rte_prefetch0(rte_pktmbuf_mtod(mbuf, const std::uint8_t*));
   }
-  counters.rx_frames.add(count);
   counters.rx_bytes.add(bytes);
-  if (usable == 0) return;
+  if (!others_.empty()) usable = hand_over(burst.data(), usable, queue.port);
+  if (usable > 0) run_burst(burst.data(), usable, queue.port, now);
+  return true;
+}
+
+/// Other shards' frames go to their lcores; gives how many are this one's, now the first.
+unsigned Lcore::hand_over(rte_mbuf** burst, unsigned count, datapath::PortId port) {
+  const wire::FrameRules& rules = config_.pipeline.address.rules;
+  std::array<std::uint16_t, burst_size> shards;
+  unsigned own = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    shards[i] = wire::shard_of(
+        rules, {rte_pktmbuf_mtod(burst[i], const std::uint8_t*), burst[i]->data_len});
+    if (shards[i] == config_.pipeline.shard) ++own;
+  }
+  if (own == count) return own;
+  for (const Other& other : others_) {
+    std::array<rte_mbuf*, burst_size> theirs;
+    unsigned size = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      if (shards[i] != other.shard) continue;
+      burst[i]->port = port;
+      theirs[size++] = burst[i];
+    }
+    const unsigned taken = size == 0 ? 0 : other.to.received.put(theirs.data(), size);
+    if (taken < size) {
+      port_counters_[port].rx_handover_full.add(size - taken);
+      rte_pktmbuf_free_bulk(theirs.data() + taken, size - taken);
+    }
+  }
+  unsigned left = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (shards[i] == config_.pipeline.shard) burst[left++] = burst[i];
+  }
+  return left;
+}
+
+bool Lcore::take_handed_over(Time now) {
+  bool any = false;
+  std::array<rte_mbuf*, burst_size> burst;
+  for (const Other& other : others_) {
+    const unsigned count = other.from.received.take(burst.data(), burst_size);
+    any = any || count > 0;
+    for (unsigned begin = 0, end = 0; begin < count; begin = end) {
+      const std::uint16_t port = burst[begin]->port;
+      for (end = begin; end < count && burst[end]->port == port; ++end)
+        rte_prefetch0(rte_pktmbuf_mtod(burst[end], const std::uint8_t*));
+      run_burst(burst.data() + begin, end - begin, static_cast<datapath::PortId>(port), now);
+    }
+    const unsigned to_send = other.from.to_send.take(burst.data(), burst_size);
+    any = any || to_send > 0;
+    for (unsigned i = 0; i < to_send; ++i)
+      sink_.send(static_cast<datapath::PortId>(burst[i]->port), burst[i]);
+  }
+  return any;
+}
+
+void Lcore::run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, Time now) {
+  const bool verified = sink_.queue(port).traits().verifies_checksums;
+  std::array<pipeline::Frame, burst_size> frames;
+  for (unsigned i = 0; i < count; ++i) frames[i] = to_frame(burst[i], port, verified);
 
   sink_.begin_burst(burst, port);
-  pipeline_.run({frames.data(), usable}, now, sink_);
+  pipeline_.run({frames.data(), count}, now, sink_);
 
   // What was not forwarded goes back to its pool.
   const std::uint64_t forwarded = sink_.forwarded();
-  if (forwarded == 0) return rte_pktmbuf_free_bulk(burst, usable);
+  if (forwarded == 0) return rte_pktmbuf_free_bulk(burst, count);
   unsigned left = 0;
-  for (unsigned i = 0; i < usable; ++i) {
+  for (unsigned i = 0; i < count; ++i) {
     if ((forwarded >> i & 1) == 0) burst[left++] = burst[i];
   }
   if (left > 0) rte_pktmbuf_free_bulk(burst, left);
@@ -276,6 +329,7 @@ void Lcore::execute_orders(Time now) {
     if (!orders_.take(order)) break;
     auto answer = std::make_unique<datapath::Answer>(pipeline_.execute(order, now, sink_));
     if (answers_.put(answer.get())) answer.release();  // NOLINT(bugprone-unused-return-value)
+    orders_done_.fetch_add(1, std::memory_order_release);
     answered = true;
     all = i + 1 < orders_at_once || orders_.empty();
   }
@@ -294,12 +348,13 @@ void Lcore::apply_changes() {
   }
   for (datapath::PortMask left = wanted_open_ & ~before; left != 0; left &= left - 1) {
     const auto port = static_cast<datapath::PortId>(std::countr_zero(left));
-    sink_.open_port(port, traits_[port], port_counters_[port]);
+    sink_.open_port(port, ports_[port].use, port_counters_[port]);
   }
   sink_.set_up(wanted_up_);
   polled_.clear();
   for (datapath::PortMask left = wanted_open_; left != 0; left &= left - 1) {
-    polled_.push_back(static_cast<datapath::PortId>(std::countr_zero(left)));
+    const auto port = static_cast<datapath::PortId>(std::countr_zero(left));
+    for (const std::uint16_t queue : ports_[port].receive_queues) polled_.push_back({port, queue});
   }
   pipeline_.set_ports(wanted_up_);
   capture_ = wanted_capture_;

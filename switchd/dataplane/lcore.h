@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "switchd/dataplane/buffers.h"
+#include "switchd/dataplane/handover.h"
 #include "switchd/dataplane/idle.h"
 #include "switchd/dataplane/pools.h"
 #include "switchd/dataplane/refusal.h"
@@ -64,8 +65,18 @@ class Lcore {
   /// Polls and sends on the ports in `open` from now on, forwards to those in `up`. Returns when
   /// the lcore has taken that over (and so has let go of the others), false if it did not in time.
   bool set_ports(datapath::PortMask open, datapath::PortMask up);
-  /// What the lcore will use when the port is next in the mask of set_ports; it must not be now.
-  void prepare_port(datapath::PortId port, const PortTraits& traits) { traits_[port] = traits; }
+  /// How the lcore will use the port when it is next in the mask of set_ports; it must not be now.
+  /// It polls these receive queues.
+  void prepare_port(datapath::PortId port, const PortUse& use,
+                    std::vector<std::uint16_t> receive_queues) {
+    ports_[port] = {use, std::move(receive_queues)};
+  }
+  /// Before launch(), once with each of the other lcores. Both stay the caller's.
+  void meet(std::uint16_t shard, Handover& to, Handover& from) {
+    others_.push_back({shard, to, from});
+  }
+  /// Orders executed so far.
+  std::uint64_t orders_done() const { return orders_done_.load(std::memory_order_acquire); }
 
   /// Null: none. The ring stays the caller's and must outlive set_capture(nullptr), which waits.
   bool set_capture(CaptureRing* ring);
@@ -83,7 +94,13 @@ class Lcore {
   void loop();
   /// True when frames came.
   bool receive(Time now);
-  bool receive_port(datapath::PortId port, Time now);
+  struct Queue {
+    datapath::PortId port;
+    std::uint16_t number;
+  };
+  bool receive_queue(Queue queue, Time now);
+  unsigned hand_over(rte_mbuf** burst, unsigned count, datapath::PortId port);
+  bool take_handed_over(Time now);
   void run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, Time now);
   void between_bursts(Time now);
   void execute_orders(Time now);
@@ -111,13 +128,18 @@ class Lcore {
   int wake_fd_ = -1;
 
   // Wishes of the control thread; a new change number publishes them, applied_ acknowledges it.
-  std::array<PortTraits, datapath::max_ports> traits_{};
+  struct PreparedPort {
+    PortUse use;
+    std::vector<std::uint16_t> receive_queues;
+  };
+  std::array<PreparedPort, datapath::max_ports> ports_{};
   datapath::PortMask wanted_open_ = 0;
   datapath::PortMask wanted_up_ = 0;
   CaptureRing* wanted_capture_ = nullptr;
   std::atomic<std::uint64_t> change_{0};
   std::atomic<std::uint64_t> applied_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> orders_done_{0};
   bool running_ = false;  // control thread's
 
   // The lcore's own from launch() to stop(); counters and state may be read by anybody.
@@ -126,7 +148,13 @@ class Lcore {
   MbufSink sink_;
   IdleBackoff backoff_;
   CaptureRing* capture_ = nullptr;
-  std::vector<datapath::PortId> polled_;
+  std::vector<Queue> polled_;
+  struct Other {
+    std::uint16_t shard;
+    Handover& to;
+    Handover& from;
+  };
+  std::vector<Other> others_;
   Time next_housekeeping_ = 0;
   std::array<PortCounters, datapath::max_ports> port_counters_{};
   pipeline::Tally polls_;

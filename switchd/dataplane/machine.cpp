@@ -14,6 +14,8 @@
 #include <ctime>
 #include <fstream>
 
+#include "switchd/text.h"
+
 namespace iswitch::switchd {
 namespace {
 
@@ -34,6 +36,12 @@ std::uint64_t number_in(const std::string& path) {
 }
 
 }  // namespace
+
+std::string numbers(const std::vector<std::uint16_t>& list, std::string_view between) {
+  std::string out;
+  for (const std::uint16_t number : list) out += text(out.empty() ? "" : between, number);
+  return out;
+}
 
 std::vector<std::uint16_t> allowed_cpus() {
   const std::vector<unsigned long> mask = affinity_mask();

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace iswitch::switchd {
+
+/// "0, 2, 3"
+std::string numbers(const std::vector<std::uint16_t>& list, std::string_view between = ", ");
 
 /// CPUs that the calling thread may run on, ascending.
 std::vector<std::uint16_t> allowed_cpus();

@@ -60,8 +60,11 @@ std::string check_interface(const PortConfig& config) {
   return {};
 }
 
-Port::Port(const PortConfig& config, Device device)
-    : config_(config), device_(std::move(device)), interface_(device_.kernel_interface()) {}
+Port::Port(const PortConfig& config, Device device, const wire::FrameRules& rules)
+    : config_(config),
+      device_(std::move(device)),
+      interface_(device_.kernel_interface()),
+      rules_(rules) {}
 
 Port::~Port() { close(); }
 
@@ -97,12 +100,10 @@ std::string Port::attach() {
 }
 
 std::string Port::set_up(rte_mempool* frames) {
-  const std::uint16_t ethdev = traits_.ethdev;
   rte_eth_dev_info info{};
-  if (const int result = rte_eth_dev_info_get(ethdev, &info); result != 0) {
+  if (const int result = rte_eth_dev_info_get(traits_.ethdev, &info); result != 0) {
     return failure(config_, "asking for its abilities", result);
   }
-
   traits_.longest_frame = config_.mtu + ethernet_header;
   traits_.may_share = !device_.is("net_ring");
   const bool can_chain = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
@@ -111,10 +112,35 @@ std::string Port::set_up(rte_mempool* frames) {
       traits_.may_share && (config_.transmit == TransmitMode::chained ||
                             (config_.transmit == TransmitMode::automatic && can_chain));
   traits_.verifies_checksums = (info.rx_offload_capa & rx_checksums) == rx_checksums;
+  choose_queues(info);
+  std::string error = start(frames, info);
+  const bool sorts = device_.is_pci() || device_.is("net_tap");
+  if (!error.empty() || traits_.receive_queues == 1 || !sorts) return error;
+  steered_ = steering_.start(traits_.ethdev, rules_);
+  if (steered_ || !device_.is_pci()) return {};
+  // Several queues without a rule for each would only spread what belongs together.
+  forget_dpdk_error();
+  rte_eth_dev_stop(traits_.ethdev);
+  started_ = false;
+  traits_.receive_queues = 1;
+  return start(frames, info);
+}
 
+/// Every lcore gets a transmit queue, or they share one.
+void Port::choose_queues(const rte_eth_dev_info& info) {
+  const std::uint32_t lcores = std::max<std::uint32_t>(rules_.ports, 1);
+  const std::uint32_t queues = device_.queues(lcores);
+  traits_.receive_queues =
+      std::clamp<std::uint16_t>(static_cast<std::uint16_t>(queues), 1, info.max_rx_queues);
+  const bool enough = queues >= lcores && info.max_tx_queues >= lcores;
+  traits_.transmit_queues = enough ? static_cast<std::uint16_t>(lcores) : std::uint16_t{1};
+}
+
+std::string Port::start(rte_mempool* frames, const rte_eth_dev_info& info) {
+  const std::uint16_t ethdev = traits_.ethdev;
   rte_eth_conf conf{};
   // Shared sums exclude fast free, so it is not asked for.
-  if (traits_.chained && can_chain) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (traits_.chained) conf.txmode.offloads |= info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   if (traits_.verifies_checksums) conf.rxmode.offloads |= rx_checksums;
 
   // Devices over a kernel interface have the kernel's MTU (check_interface); software devices often
@@ -127,7 +153,9 @@ std::string Port::set_up(rte_mempool* frames) {
     }
     conf.rxmode.mtu = config_.mtu;
   }
-  if (const int result = rte_eth_dev_configure(ethdev, 1, 1, &conf); result != 0) {
+  if (const int result =
+          rte_eth_dev_configure(ethdev, traits_.receive_queues, traits_.transmit_queues, &conf);
+      result != 0) {
     return failure(config_, "configuring it", result);
   }
   if (interface_.empty() && !device_limits && config_.mtu != RTE_ETHER_MTU) {
@@ -141,14 +169,15 @@ std::string Port::set_up(rte_mempool* frames) {
     return failure(config_, "choosing its queue lengths", result);
   }
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(ethdev));
-  if (const int result = rte_eth_rx_queue_setup(ethdev, 0, receive, socket, nullptr, frames);
-      result != 0) {
-    return failure(config_, "setting up its receive queue", result);
+  for (std::uint16_t queue = 0; queue < traits_.receive_queues; ++queue) {
+    const int result = rte_eth_rx_queue_setup(ethdev, queue, receive, socket, nullptr, frames);
+    if (result != 0) return failure(config_, text("setting up receive queue ", queue), result);
   }
   rte_eth_txconf tx = info.default_txconf;
   tx.offloads = conf.txmode.offloads;
-  if (const int result = rte_eth_tx_queue_setup(ethdev, 0, transmit, socket, &tx); result != 0) {
-    return failure(config_, "setting up its transmit queue", result);
+  for (std::uint16_t queue = 0; queue < traits_.transmit_queues; ++queue) {
+    const int result = rte_eth_tx_queue_setup(ethdev, queue, transmit, socket, &tx);
+    if (result != 0) return failure(config_, text("setting up transmit queue ", queue), result);
   }
   if (const int result = rte_eth_dev_start(ethdev); result != 0) {
     return failure(config_, "starting it", result);
@@ -162,6 +191,11 @@ std::string Port::set_up(rte_mempool* frames) {
   return {};
 }
 
+std::uint16_t Port::lcore_of_queue(unsigned port, std::uint16_t queue) const {
+  const std::uint16_t lcores = std::max<std::uint16_t>(rules_.ports, 1);
+  return static_cast<std::uint16_t>((steered_ ? queue : port + queue) % lcores);
+}
+
 void Port::detach() {
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(traits_.ethdev, &info) == 0;
@@ -172,6 +206,8 @@ void Port::detach() {
 
 void Port::close() {
   open_ = false;
+  steering_.stop();
+  steered_ = false;
   if (started_) rte_eth_dev_stop(traits_.ethdev);
   started_ = false;
   if (attached_) detach();

@@ -8,10 +8,12 @@
 
 #include "switchd/config.h"
 #include "switchd/dataplane/machine.h"
+#include "switchd/dataplane/steering.h"
 #include "switchd/dataplane/transmit.h"
 #include "switchd/device.h"
 
 struct rte_mempool;
+struct rte_eth_dev_info;
 
 namespace iswitch::switchd {
 
@@ -31,8 +33,8 @@ std::string check_interface(const PortConfig& config);
 
 class Port {
  public:
-  /// `device` is the user's string, completed.
-  Port(const PortConfig& config, Device device);
+  /// `device` is the user's string, completed; `rules.ports` lcores will use the port.
+  Port(const PortConfig& config, Device device, const wire::FrameRules& rules);
   /// Stops, closes and detaches.
   ~Port();
   Port(const Port&) = delete;
@@ -47,6 +49,11 @@ class Port {
 
   const PortConfig& config() const { return config_; }
   const PortTraits& traits() const { return traits_; }
+  /// Which lcore polls a receive queue, and whose a transmit queue is that all share (queue 0);
+  /// `port` is the port's number.
+  std::uint16_t lcore_of_queue(unsigned port, std::uint16_t queue) const;
+  /// Its hardware sorts contributions by shard.
+  bool steered() const { return steered_; }
   std::string interface() const { return interface_; }
 
   /// The state of link and kernel interface now. `replaced` is set when the interface was deleted
@@ -66,16 +73,21 @@ class Port {
  private:
   std::string attach();
   std::string set_up(rte_mempool* frames);
+  void choose_queues(const rte_eth_dev_info& info);
+  std::string start(rte_mempool* frames, const rte_eth_dev_info& info);
   void detach();
 
   const PortConfig config_;
   const Device device_;
   const std::string interface_;
+  const wire::FrameRules rules_;
+  Steering steering_;
   unsigned interface_index_ = 0;
   PortTraits traits_;
   bool attached_ = false;
   bool started_ = false;
   bool open_ = false;
+  bool steered_ = false;
 };
 
 }  // namespace iswitch::switchd

@@ -9,8 +9,9 @@ struct PortCounters {
   pipeline::Tally rx_frames;  ///< received, whatever became of them
   pipeline::Tally rx_bytes;
   pipeline::Tally
-      rx_unusable;            ///< of rx_frames: in several buffers or longer than the MTU; dropped
-  pipeline::Tally tx_frames;  ///< taken by the port
+      rx_unusable;  ///< of rx_frames: in several buffers or longer than the MTU; dropped
+  pipeline::Tally rx_handover_full;  ///< of rx_frames: the way to their shard's lcore full; dropped
+  pipeline::Tally tx_frames;         ///< taken by the port
   pipeline::Tally tx_bytes;
   pipeline::Tally tx_full;       ///< dropped: transmit queue full
   pipeline::Tally tx_link_down;  ///< dropped: link down or device missing

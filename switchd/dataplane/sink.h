@@ -37,8 +37,9 @@ class MbufSink {
   // ---- ports, changed between bursts only
 
   TransmitQueue& queue(PortId port) { return queues_[port]; }
-  void open_port(PortId port, const PortTraits& traits, PortCounters& counters) {
-    queues_[port].open(traits, counters);
+  void open_port(PortId port, const PortUse& use, PortCounters& counters) {
+    const PortTraits& traits = use.traits;
+    queues_[port].open(use, port, counters);
     emit_[port] = traits.chained ? &MbufSink::emit_chained : &MbufSink::emit_copied;
     set(open_, port, true);
     set(shareable_, port, traits.may_share);

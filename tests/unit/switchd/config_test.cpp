@@ -91,7 +91,7 @@ TEST_CASE("a minimal config has the documented defaults") {
   CHECK(job.force_after == 0);
   CHECK_FALSE(job.evict_silent);
   CHECK(job.member_timeout == 5 * second);
-  CHECK_FALSE(c.poller_cpu);
+  CHECK(c.poller_cpus.empty());
   CHECK_FALSE(c.memory.huge_pages);
   CHECK_FALSE(c.poll_busy);
   CHECK(c.idle_after == 100 * millisecond);
@@ -111,7 +111,7 @@ TEST_CASE("every key reaches its field") {
                    "history":3,"base_round":4294967295,"udp_checksum":false,"key_file":")" +
       key.path() +
       R"(","force_after_ms":250,"evict_silent":true,"member_timeout_ms":1500}],
-          "lcores":[3],"memory":{"huge_pages":false,"frame_buffers":1024,"payload_buffers":28},
+          "lcores":[3,1],"memory":{"huge_pages":false,"frame_buffers":1024,"payload_buffers":28},
           "poll":"busy","idle_after_ms":5,
           "admin":{"socket":"/run/x.sock","metrics":"127.0.0.1:9477"},"log":{"level":"debug"}})");
   for (const auto& error : loaded.errors) UNSCOPED_INFO(error.line());
@@ -146,7 +146,7 @@ TEST_CASE("every key reaches its field") {
   CHECK(job.force_after == 250 * millisecond);
   CHECK(job.evict_silent);
   CHECK(job.member_timeout == 1500 * millisecond);
-  CHECK(c.poller_cpu == 3);
+  CHECK(c.poller_cpus == std::vector<std::uint16_t>{3, 1});
   CHECK(c.memory.huge_pages == false);
   CHECK(c.memory.frame_buffers == 1024);
   CHECK(c.poll_busy);
@@ -163,7 +163,9 @@ TEST_CASE("each error names pointer, value and what is allowed") {
       {with(R"("colour":1)"), "/colour", "1", "unknown key; known here: admin"},
       {with(R"("poll":"fast")"), "/poll", "\"fast\"", "\"adaptive\" or \"busy\""},
       {with(R"("idle_after_ms":60001)"), "/idle_after_ms", "60001", "from 0 to 60000"},
-      {with(R"("lcores":[1,2])"), "/lcores", "[1,2]", "array of one CPU number"},
+      {with(R"("lcores":[1,2,1])"), "/lcores", "[1,2,1]", "different CPU numbers"},
+      {with(R"("lcores":[1,1024])"), "/lcores", "[1,1024]", "different CPU numbers"},
+      {with(R"("lcores":[])"), "/lcores", "[]", "array of 1 to 16"},
       {with(R"("lcores":"all")"), "/lcores", "\"all\"", "\"auto\""},
       {with(R"("memory":7)"), "/memory", "7", "\"auto\" or an object"},
       {with(R"("memory":{"huge_pages":"no"})"), "/memory/huge_pages", "\"no\"", "true or false"},

@@ -21,10 +21,10 @@ TEST_CASE("EAL's arguments follow the machine") {
   EalWish wish;
   wish.memory_bytes = 100u << 20;
   wish.control_cpus = {0, 2, 3};
-  wish.poller_cpu = 1;
+  wish.poller_cpus = {1, 4};
   wish.prefix = std::string("switch0");
   auto plain = eal_arguments(wish);
-  CHECK(has(plain, "0@(0,2,3),1@1"));
+  CHECK(has(plain, "0@(0,2,3),1@1,2@4"));
   CHECK(has(plain, "--no-huge"));
   CHECK(has(plain, "--no-shconf"));
   CHECK(has(plain, "132"));
@@ -44,12 +44,16 @@ TEST_CASE("EAL's arguments follow the machine") {
 }
 
 TEST_CASE("the packet loop gets a CPU of its own where there are two") {
-  CHECK(plan_cpus({0, 1}, -1).poller == 1);
-  CHECK(plan_cpus({0, 1}, -1).control == std::vector<std::uint16_t>{0});
-  CHECK(plan_cpus({4, 7, 9}, -1).poller == 9);
-  CHECK(plan_cpus({4, 7, 9}, 7).control == std::vector<std::uint16_t>{4, 9});
-  CHECK(plan_cpus({5}, -1).poller == 5);
-  CHECK(plan_cpus({5}, -1).control == std::vector<std::uint16_t>{5});
+  using Cpus = std::vector<std::uint16_t>;
+  CHECK(plan_cpus({0, 1}).pollers == Cpus{1});
+  CHECK(plan_cpus({0, 1}).control == Cpus{0});
+  CHECK(plan_cpus({4, 7, 9}).pollers == Cpus{9});
+  CHECK(plan_cpus({4, 7, 9}, {7}).control == Cpus{4, 9});
+  CHECK(plan_cpus({4, 7, 9}, {9, 4}).pollers == Cpus{9, 4});
+  CHECK(plan_cpus({4, 7, 9}, {9, 4}).control == Cpus{7});
+  CHECK(plan_cpus({4, 7}, {7, 4}).control == Cpus{7});
+  CHECK(plan_cpus({5}).pollers == Cpus{5});
+  CHECK(plan_cpus({5}).control == Cpus{5});
 }
 
 TEST_CASE("an idle loop gives way by and by, a busy one never sleeps") {

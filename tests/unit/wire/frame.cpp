@@ -168,6 +168,26 @@ TEST_CASE("ports are a range that may touch 65535", "[frame]") {
   }
 }
 
+TEST_CASE("a frame is for the shard at whose port it is addressed, everything else for the first",
+          "[frame]") {
+  const auto at_port = [](std::uint16_t port) {
+    return changed(contribution(), [&](FrameBytes& f) { slow::put16(f, 36, port); });
+  };
+  for (const std::uint16_t port : {17169, 17170, 17171, 17172, 17173, 17174})
+    CHECK(shard_of(rules, at_port(port)) == (port > 17170 && port < 17174 ? port - 17170 : 0));
+  CHECK(shard_of(rules, ping()) == 0);
+  const FrameBytes third = at_port(17172);
+  CHECK(shard_of(rules, changed(third, [](FrameBytes& f) { f[33] ^= 1; })) == 0);    // another host
+  CHECK(shard_of(rules, changed(third, [](FrameBytes& f) { f[23] = 6; })) == 0);     // TCP
+  CHECK(shard_of(rules, changed(third, [](FrameBytes& f) { f[20] = 0x20; })) == 0);  // a fragment
+  CHECK(shard_of(rules, with_options(third)) == 0);
+  CHECK(shard_of(rules, with_tag(third, 0x8100)) == 0);
+  for (std::size_t size = 0; size < third.size(); ++size) {
+    const FrameBytes cut(third.begin(), third.begin() + static_cast<std::ptrdiff_t>(size));
+    CHECK(shard_of(rules, cut) == (size < encapsulation_bytes ? 0 : 2));
+  }
+}
+
 TEST_CASE("other DSCPs can be agreed", "[frame]") {
   FrameRules other = rules;
   other.data_tos = 0x20;
