@@ -25,6 +25,8 @@ constexpr std::uint32_t least_buffer = 512;
 constexpr std::uint32_t most_buffer = 65'472;
 constexpr std::uint32_t usual_log2_slots = 10;
 constexpr std::uint32_t least_log2_slots = 7;  // two bursts
+constexpr Time handshake_patience = second;
+constexpr Time refusal_patience = 2 * second;
 constexpr Time reconnect_patience = 20 * millisecond;
 constexpr std::chrono::milliseconds retry_interval{50};
 
@@ -118,16 +120,20 @@ std::variant<std::unique_ptr<FrameDevice>, Error> Memif::open(const switchd::Dev
   }
   std::unique_ptr<Memif> made(new Memif(device.name, options));
   made->mac_ = mac;
-  const Time deadline = now() + std::min(patience, never / 2);
-  std::string problem = made->connect(second);
+  // A switch may come yet; one that refuses will hardly change its mind, but for a worker of before
+  // whose end it is about to notice, or a port that it is about to open.
+  const Time begin = now();
+  Time deadline = begin + std::min(patience, never / 2);
+  std::string problem = made->connect(handshake_patience);
   while (!problem.empty() && now() < deadline) {
+    if (made->channel_.refused()) deadline = std::min(deadline, begin + refusal_patience);
     std::this_thread::sleep_for(retry_interval);
-    problem = made->connect(second);
+    problem = made->connect(handshake_patience);
   }
   if (problem.empty()) return std::unique_ptr<FrameDevice>(std::move(made));
   return device_error("device " + device.name + ": cannot connect to memif socket " +
                       options.socket + ": " + problem + made->link_advice() + " (waited " +
-                      std::to_string(patience / millisecond) + " ms)");
+                      std::to_string((now() - begin) / millisecond) + " ms)");
 }
 
 Memif::Memif(std::string name, const memif::ChannelOptions& options)

@@ -65,6 +65,7 @@ std::uint32_t Channel::ring_bytes() const {
 
 std::string Channel::connect(Time patience) {
   disconnect();
+  refused_ = false;
   const Time deadline = now() + patience;
   std::string problem = open_socket();
   if (problem.empty()) problem = make_memory();
@@ -177,6 +178,7 @@ std::string Channel::expect(Kind kind, Time deadline, Message& message) {
   const ssize_t size = recv(socket_, &message, sizeof message, 0);
   if (size != static_cast<ssize_t>(sizeof message)) return "the server closed the connection";
   if (message.kind == Kind::disconnect) {
+    refused_ = true;
     message.disconnect.reason[sizeof message.disconnect.reason - 1] = '\0';
     return std::string("the server refuses: ") + message.disconnect.reason;
   }
@@ -194,9 +196,11 @@ std::string Channel::shake_hands(Time deadline) {
   std::string problem = expect(Kind::hello, deadline, hello);
   if (!problem.empty()) return problem;
   if (hello.hello.least_version > version || hello.hello.most_version < version) {
+    refused_ = true;
     return "the server does not speak memif version 2";
   }
   if (hello.hello.most_log2_ring < options_.log2_slots) {
+    refused_ = true;
     return "the server's rings have at most 2^" + std::to_string(hello.hello.most_log2_ring) +
            " slots: lower rsize";
   }

@@ -33,6 +33,8 @@ class Channel {
   std::string connect(Time patience);
   void disconnect();
   bool connected() const { return connected_; }
+  /// The last connect() found a server that did not want it.
+  bool refused() const { return refused_; }
   /// Looks whether the server is still there; disconnects when it is not.
   void check();
 
@@ -75,6 +77,7 @@ class Channel {
   std::uint8_t* memory_ = nullptr;
   std::size_t memory_bytes_ = 0;
   bool connected_ = false;
+  bool refused_ = false;
 };
 
 }  // namespace iswitch::agent::memif
