@@ -87,8 +87,8 @@ std::string Ethdev::failure(const char* step, int error) const {
 // ---- setting up
 
 std::string Ethdev::start() {
-  std::string problem = attach();
-  if (problem.empty()) problem = find_mtu();
+  std::string problem = look_at_interface();
+  if (problem.empty()) problem = attach();
   if (problem.empty()) problem = make_pool();
   if (problem.empty()) problem = set_up_queues();
   if (!problem.empty()) return problem;
@@ -96,6 +96,27 @@ std::string Ethdev::start() {
     return failure("starting it", result);
   }
   started_ = true;
+  return {};
+}
+
+/// A kernel interface's MTU, and rings for it (net_af_packet).
+std::string Ethdev::look_at_interface() {
+  const std::string interface = device_.kernel_interface();
+  if (interface.empty()) return {};
+  const auto found = switchd::kernel_interface(interface);
+  if (!found || !found->up) {
+    return "device " + device_.name + ": interface " + interface +
+           (found ? " is down; bring it up" : " does not exist in this network namespace");
+  }
+  mtu_ = found->mtu;
+  if (!device_.is("net_af_packet")) return {};
+  const auto ring = switchd::af_packet_ring(mtu_, switchd::lockable_bytes());
+  if (!ring) {
+    return "device " + device_.name + ": its rings need " +
+           std::to_string(switchd::af_packet_least_bytes(mtu_)) +
+           " bytes of locked memory; raise the limit (ulimit -l)";
+  }
+  switchd::complete_af_packet(device_, *ring);
   return {};
 }
 
@@ -129,22 +150,11 @@ std::string Ethdev::attach() {
     return failure("taking it", result);
   }
   attached_ = true;
-  verifies_checksums_ = (info.rx_offload_capa & rx_checksums) == rx_checksums;
-  return {};
-}
-
-std::string Ethdev::find_mtu() {
   std::uint16_t mtu = 0;
-  if (rte_eth_dev_get_mtu(port_, &mtu) == 0 && mtu != 0) mtu_ = mtu;
-  if (const std::string interface = device_.kernel_interface(); !interface.empty()) {
-    const auto found = switchd::kernel_interface(interface);
-    if (!found || !found->up) {
-      return "device " + device_.name + ": interface " + interface +
-             (found ? " is down; bring it up" : " does not exist in this network namespace");
-    }
-    mtu_ = found->mtu;
-  }
+  const bool known_mtu = rte_eth_dev_get_mtu(port_, &mtu) == 0 && mtu != 0;
+  if (known_mtu && device_.kernel_interface().empty()) mtu_ = mtu;
   mtu_ = std::min(mtu_, largest_mtu);
+  verifies_checksums_ = (info.rx_offload_capa & rx_checksums) == rx_checksums;
   return {};
 }
 

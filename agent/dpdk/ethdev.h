@@ -37,8 +37,8 @@ class Ethdev final : public FrameDevice {
 
   explicit Ethdev(const switchd::Device& device) : device_(device) {}
   std::string start();
+  std::string look_at_interface();
   std::string attach();
-  std::string find_mtu();
   std::string make_pool();
   std::string set_up_queues();
   std::string failure(const char* step, int error) const;

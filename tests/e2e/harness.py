@@ -38,7 +38,7 @@ def equal(found, expected, what):
 
 
 def binary(name):
-    for folder in (".", "switchd", "tools", "tools/switchctl", "agent", "tools/rl", "tests/e2e"):
+    for folder in (".", "switchd", "tools", "tools/switchctl", "tools/load", "agent", "tools/rl", "tests/e2e"):
         path = os.path.join(BUILD, folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path

@@ -52,6 +52,7 @@ class Run {
   void submit(Worker& worker, Time now);
   Time next_due(const Worker& worker) const;
   void wait(Time now, bool submits);
+  void stop_submitting();
   void tell_progress(Time now);
   bool all(agent::EngineState state) const;
 
@@ -64,6 +65,7 @@ class Run {
   Time begin_ = 0;
   Time interval_ = 0;  // between operations of a worker; 0: as soon as there is room
   std::uint64_t last_operation_ = UINT64_MAX;  // number of operations, once it is known
+  bool ending_ = false;
   Time told_at_ = 0;
   std::uint64_t told_ = 0;
 };
@@ -188,10 +190,25 @@ void Run::wait(Time now, bool submits) {
   link_->wait(std::max<Time>(until - now, 0), now - heard_at_);
 }
 
+/// Everybody stops after the same operation, or some would wait for the others.
+void Run::stop_submitting() {
+  last_operation_ = 1;
+  for (const Worker& worker : workers_) {
+    last_operation_ = std::max(last_operation_, worker.submitted());
+  }
+  ending_ = true;
+}
+
 bool Run::reduce() {
   const double cpu_before = cpu_seconds();
   begin_ = told_at_ = monotonic();
   const Time end = begin_ + static_cast<Time>(options_.seconds * 1e9);
+  // At a rate, those that are due in time, unless the rate cannot be kept.
+  if (interval_ != 0) {
+    last_operation_ =
+        std::max<std::uint64_t>(static_cast<std::uint64_t>((end - begin_) / interval_), 1);
+  }
+  const Time cut = interval_ == 0 ? end : end + second;
   Time now = begin_;
   const auto finished = [this] {
     return std::all_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
@@ -201,13 +218,7 @@ bool Run::reduce() {
   while (!finished()) {
     if (!turn(now, true)) return false;
     now = monotonic();
-    if (now >= end && last_operation_ == UINT64_MAX) {
-      // Everybody stops after the same operation, or some would wait for the others.
-      last_operation_ = 0;
-      for (const Worker& worker : workers_) {
-        last_operation_ = std::max(last_operation_, worker.submitted());
-      }
-    }
+    if (now >= cut && !ending_) stop_submitting();
     if (now >= end + options_.operation_timeout + drain_timeout) {
       return fail(Outcome::failed, "the last operations do not end");
     }
