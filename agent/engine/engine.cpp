@@ -129,11 +129,17 @@ void Engine::tick(Time now) {
   s.keep_alive();
 }
 
+Time Engine::State::ping_due() const {
+  if (confirming) return ping_at;
+  const bool forms_again = membership.state() == EngineState::forming && membership.has_run();
+  return last_ping + (forms_again ? std::min(membership.forming_interval(), options.ping_interval)
+                                  : options.ping_interval);
+}
+
 /// Also while contributions flow: only the reply to a Ping brings the number of members up to date.
 void Engine::State::keep_alive() {
   if (!membership.joined() || leaving) return;
-  const Time due = confirming ? ping_at : last_ping + options.ping_interval;
-  if (now < due) return;
+  if (now < ping_due()) return;
   requests.ping(membership.member(), now);
   last_ping = now;
   ping_at = now + options.join_retry;
@@ -150,8 +156,7 @@ Time Engine::next_deadline() const {
   if (s.leaving) return std::min(next, s.leave_deadline);
   next = s.async ? std::min({next, s.async->pushes.next_deadline(), s.asking_due()})
                  : std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
-  if (s.membership.joined())
-    next = std::min(next, s.confirming ? s.ping_at : s.last_ping + s.options.ping_interval);
+  if (s.membership.joined()) next = std::min(next, s.ping_due());
   return next;
 }
 

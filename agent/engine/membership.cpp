@@ -74,12 +74,14 @@ void Membership::join(Time now, Time deadline) {
   deadline_ = deadline;
   error_ = {};
   member_ = wire::no_member;
+  has_run_ = false;
   job_ = {};
   send_join(now, now);
 }
 
 void Membership::rejoin(Time at, Time now) {
   wanted_ = member_;
+  has_run_ = false;
   deadline_ = never;
   state_ = EngineState::idle;
   send_join(at, now);
@@ -125,9 +127,8 @@ bool Membership::on_join_reply(const Reply& reply, Time now) {
   member_ = body.member;
   last_refusal_ = wire::Status::ok;
   adopt(body);
-  if (state_ == EngineState::forming) {
-    const Time most = forming_polls_in_retries * options_.join_retry;
-    pause_ = std::clamp(2 * pause_, options_.join_retry, std::max(most, options_.join_retry));
+  if (state_ == EngineState::forming && !has_run_) {
+    pause_ = std::clamp(2 * pause_, options_.join_retry, forming_interval());
     send_join(now + pause_, now);
   }
   return true;
@@ -139,8 +140,13 @@ void Membership::adopt(const wire::ReplyBody& body) {
   state_ = state_of(body.state);
   if (state_ != EngineState::forming && requests_.main() == wire::Action::join) requests_.stop();
   if (state_ == EngineState::forming) return;
+  has_run_ = true;
   pause_ = 0;
   deadline_ = never;
+}
+
+Time Membership::forming_interval() const {
+  return std::max(forming_polls_in_retries * options_.join_retry, options_.join_retry);
 }
 
 void Membership::refused(const Reply& reply, Time now) {

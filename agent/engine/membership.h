@@ -18,8 +18,6 @@ class Membership {
 
   /// The answer to a Join. True when this is a member now (again); see state().
   bool on_join_reply(const Reply& reply, Time now);
-  /// Asks by Join whether the job runs.
-  void poll(Time now) { send_join(now + options_.join_retry, now); }
   /// What any other authentic reply or request says of the job. The caller compares base rounds
   /// first.
   void adopt(const wire::ReplyBody& body);
@@ -33,6 +31,11 @@ class Membership {
   EngineState state() const { return state_; }
   /// The switch counts this as a member, whatever the job's state.
   bool joined() const;
+  /// It has been told since its Join that the job runs. From then on it asks by Ping alone: a Join
+  /// that is repeated could make it a member of the switch's next life unnoticed.
+  bool has_run() const { return has_run_; }
+  /// How often to ask whether a job that is forming runs.
+  Time forming_interval() const;
   wire::MemberId member() const { return member_; }
   const wire::ReplyBody& job() const { return job_; }
   const Error& error() const { return error_; }
@@ -51,6 +54,7 @@ class Membership {
   wire::ReplyBody job_;
   Error error_;
   Time deadline_ = never;
+  bool has_run_ = false;
   Time pause_ = 0;  // until the next Join after an answer
   wire::Status last_refusal_ = wire::Status::ok;
   unsigned unproven_refusals_ = 0;

@@ -199,7 +199,7 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
   // While a job forms, the switch may restart and a repeated Join make this a member of its next
   // life unnoticed. So only the answer to a Join tells that the job runs, and in which round it
   // began.
-  if (membership.state() == EngineState::forming && !begun()) return;
+  if (!membership.has_run()) return;
   // Refusals may carry zeros: nothing is learned from those.
   const bool described = body.status == wire::Status::ok || body.status == wire::Status::gone ||
                          body.status == wire::Status::halted ||
@@ -220,12 +220,8 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
                           job.shards == membership.job().shards;
   // Another shape under a running stream can only be another job under the same number.
   if (!same_shape && begun()) return lose_membership();
-  const EngineState before = membership.state();
   membership.adopt(job);
   if (body.base_round != known) on_base_round(body.base_round);
-  // Forming again is asked about as forming at first.
-  if (membership.state() == EngineState::forming && before != EngineState::forming)
-    membership.poll(now);
   follow_job_state();
 }
 

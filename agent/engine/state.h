@@ -93,6 +93,7 @@ struct Engine::State {
   }
 
   void keep_alive();
+  Time ping_due() const;
   /// The membership has ended, as leave() wanted.
   void has_left();
   Error unready() const;

@@ -84,14 +84,25 @@ void Control::State::on_parent_unasked(Job& job, const wire::Packet& packet, con
   if (told.body.status == wire::Status::mismatch)
     return tell_all(job, wire::Status::mismatch, told.body.missing, turn);
   if (told.body.status != wire::Status::gone) return;
-  // About a late copy of a sum whose result is here, it means nothing.
-  const auto segment = static_cast<std::uint32_t>(told.body.missing >> 32);
-  const auto round = static_cast<std::uint32_t>(told.body.missing);
-  if (segment >= job.spec.slots) return;
-  order(job, datapath::Replay{segment, round, wire::no_member}, turn,
-        [this, missing = told.body.missing](Job& same, const Outcome& outcome, const Turn& later) {
-          if (outcome.slot != datapath::SlotState::kept)
-            tell_all(same, wire::Status::gone, missing, later);
+  gone_above(job,
+             {static_cast<std::uint32_t>(told.body.missing >> 32),
+              static_cast<std::uint32_t>(told.body.missing)},
+             turn);
+}
+
+void Control::State::gone_above(Job& job, const wire::SlotBody& slot, const Turn& turn) {
+  if (slot.segment >= job.spec.slots) return;
+  order(job, datapath::Replay{slot.segment, slot.round, wire::no_member}, turn,
+        [this, slot](Job& same, const Outcome& outcome, const Turn& later) {
+          // About a late copy of a sum whose result is here, it means nothing.
+          if (outcome.slot == datapath::SlotState::kept) return;
+          if (same.is_sync() || outcome.slot != datapath::SlotState::waiting)
+            return tell_all(same, wire::Status::gone,
+                            std::uint64_t{slot.segment} << 32 | slot.round, later);
+          // That its own push was in it can not be learned any more. Its members' pushes are given
+          // up with it, so all begin anew: they lose their places when this one is taken again.
+          same.uplink->give_up_place(later);
+          link_changed(same, later);
         });
 }
 
@@ -236,7 +247,9 @@ void Control::State::dismiss_members(Job& job, const Turn& turn) {
     job.members.erase(id);
     order(job, datapath::DropMember{id}, turn);
   }
-  disband(job, turn);
+  forget_members(job);
+  job.recalled_at = turn.now;
+  job.uplink->keep_place();
 }
 
 // ---- what the parent is asked

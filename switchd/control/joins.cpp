@@ -64,6 +64,7 @@ void Control::State::on_join(Job& job, const Requester& who, Bytes body, const T
         });
   if (!job.formed && job.members.complete()) {
     job.formed = true;
+    job.recalled_at.reset();
     if (job.uplink) job.uplink->open(turn);
     advance(job, turn);
   }

@@ -35,7 +35,7 @@ void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn)
                                                                   : wire::Status::ok,
                          0, turn);
     case datapath::Notice::Kind::gone:
-      if (job->uplink) return gone_here(*job, notice, turn);
+      if (job->uplink && job->is_sync()) return gone_here(*job, notice, turn);
       return tell_member(*job, notice.member, wire::Status::gone, operation_of(notice), turn);
     case datapath::Notice::Kind::mismatch:
       tell_member(*job, notice.member, wire::Status::mismatch, operation_of(notice), turn);

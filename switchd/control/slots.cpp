@@ -142,20 +142,24 @@ void Control::State::drop_member(Job& job, datapath::MemberId member, const Turn
         [then = std::move(then)](Job& same, const Outcome&, const Turn& later) {
           if (then) then(same, later);
         });
-  if (!job.members.empty() || !job.formed) return;
+  if (!job.members.empty() || (!job.formed && !job.uplink)) return;
   disband(job, turn);
   advance(job, turn);
 }
 
 void Control::State::disband(Job& job, const Turn& turn) {
-  job.formed = false;
-  job.up = false;
+  forget_members(job);
   // Also when it is only starting: those who join before it has would find its slots in use.
   if (job.phase == SlotPhase::running || job.phase == SlotPhase::starting) job.clear_wanted = true;
-  if (!job.uplink) return;
+  if (job.uplink) job.uplink->close(turn);
+}
+
+void Control::State::forget_members(Job& job) {
+  job.formed = false;
+  job.up = false;
   job.base_told = false;
   job.reset_due = false;
-  job.uplink->close(turn);
+  job.recalled_at.reset();
 }
 
 }  // namespace iswitch::control

@@ -109,8 +109,10 @@ struct Control::State {
   void drop_member(Job& job, datapath::MemberId member, const Turn& turn,
                    std::function<void(Job&, const Turn&)> then);
 
-  /// Nobody is left, or is to be.
+  /// Nobody is left.
   void disband(Job& job, const Turn& turn);
+  /// It forms from the beginning: those that join know nothing of what was.
+  static void forget_members(Job& job);
 
   // ---- a child's (child.cpp)
   std::unique_ptr<Uplink> make_uplink(const JobConfig& job_config, const Turn& turn);
@@ -134,8 +136,10 @@ struct Control::State {
   /// the job is not to be started.
   bool adapt(Job& job, const Turn& turn);
   void reinstall(Job& job, const datapath::JobSpec& spec, const Turn& turn);
+  /// A result or update is not kept by the parent any more.
+  void gone_above(Job& job, const wire::SlotBody& slot, const Turn& turn);
   /// Members cannot be told of a base_round that is not newer than theirs: they lose their places
-  /// and join again.
+  /// and join again. This switch keeps its own meanwhile, or the others would sum without them.
   void dismiss_members(Job& job, const Turn& turn);
   void request_reset(Job& job, const Turn& turn);
   /// Asks the parent, and `then` gets the status that the asker is to be answered with.

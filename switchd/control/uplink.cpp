@@ -31,11 +31,17 @@ wire::Client Uplink::client() const {
 // ---- coming and going
 
 void Uplink::open(const Turn& turn) {
+  no_other_place_ = false;
+  if (stage_ != Stage::closed) return;
   join(turn.now, turn);
   note_state(turn.now);
 }
 
 void Uplink::join(Time at, const Turn& turn) {
+  if (no_other_place_) {
+    request_.reset();
+    return shut();
+  }
   stage_ = Stage::joining;
   ran_ = false;
   parent_state_ = wire::JobState::forming;
@@ -55,6 +61,12 @@ void Uplink::lose_place(const Turn& turn) {
   fail_helps(turn);
 }
 
+void Uplink::give_up_place(const Turn& turn) {
+  if (stage_ != Stage::member) return;
+  lose_place(turn);
+  note_state(turn.now);
+}
+
 void Uplink::close(const Turn& turn) {
   if (stage_ == Stage::closed) return;
   if (stage_ == Stage::unfit) {
@@ -62,13 +74,17 @@ void Uplink::close(const Turn& turn) {
   } else {
     leave(turn);
   }
+  shut();
+  fail_wishes(turn);
+  fail_helps(turn);
+  note_state(turn.now);
+}
+
+void Uplink::shut() {
   stage_ = Stage::closed;
   silent_ = false;
   next_ping_ = never;
   fault_.clear();
-  fail_wishes(turn);
-  fail_helps(turn);
-  note_state(turn.now);
 }
 
 void Uplink::leave(const Turn& turn) {

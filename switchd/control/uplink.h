@@ -41,10 +41,14 @@ class Uplink {
 
   Uplink(UplinkParts parts, const JobConfig& job, Time now);
 
-  /// Become a member, with a new incarnation.
+  /// Become a member, with a new incarnation; nothing where it is one or is about to be.
   void open(const Turn& turn);
   /// Leave. Nobody is waited for, but the Leave is repeated until answered.
   void close(const Turn& turn);
+  /// Until open(): the place is kept, and no other one taken if it is lost.
+  void keep_place() { no_other_place_ = true; }
+  /// What was sent up is not to be acknowledged any more: another place is taken.
+  void give_up_place(const Turn& turn);
   /// One Leave, and nothing after it: this switch or its job ends.
   void farewell(const Turn& turn);
 
@@ -146,6 +150,7 @@ class Uplink {
   void join(Time at, const Turn& turn);
   void lose_place(const Turn& turn);
   void leave(const Turn& turn);
+  void shut();
   void leave_unfit(std::string why, const Turn& turn);
   void joined(const wire::ReplyBody& body, const Turn& turn);
   void refused(const wire::ReplyBody& body, const Turn& turn);
@@ -167,6 +172,7 @@ class Uplink {
   ParentRun run_;
   wire::ReplyBody terms_;
   wire::JobState parent_state_ = wire::JobState::forming;
+  bool no_other_place_ = false;
   bool ran_ = false;     ///< the parent has run the job since the Join
   bool silent_ = false;  ///< it was a member, and the parent has not answered or has said Leave
   Time heard_ = 0;       ///< the parent, last

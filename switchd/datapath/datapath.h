@@ -145,7 +145,8 @@ enum class SlotState : std::uint8_t {
   none,      ///< neither open nor kept; that sum may still come
   kept,      ///< result kept; Replay: sent again. Force: it is complete already
   open,      ///< Replay: `missing` tells who. Force: it was open, now forced
-  waiting,   ///< complete here and sent up; the parent has not answered yet
+  waiting,   ///< complete here and sent up; the parent has not answered yet. Asynchronous: the
+             ///< update is not kept, and the push that waits for the parent may be in it
   gone,      ///< Replay: not newer than the slot's last round and not kept
 };
 
@@ -186,7 +187,7 @@ struct Notice {
   enum class Kind : std::uint8_t {
     not_a_member,    ///< source and ingress match no row: tell the source
     not_running,     ///< forming or halted: tell `member`
-    gone,            ///< stale and not kept: tell `member`; a child asks its parent for it (Help)
+    gone,  ///< not kept any more: tell `member`; a synchronous child asks its parent for it (Help)
     mismatch,        ///< another tag or length: tell `member` and `others`
     parent_address,  ///< an ARP reply from the parent's IPv4 address: `source` has its MAC
   };

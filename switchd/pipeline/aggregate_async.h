@@ -71,14 +71,27 @@ class AsyncSlots {
     return std::popcount(job.members & ~slot.members) <= slot.contributions - present;
   }
 
-  /// State of an update. One that is not there yet may come, whether a sum is open or not.
+  /// State of an update. One that is not there yet may come, whether a sum is open or not. At a
+  /// child `waiting`: the update is not here, and the push that waits for the parent may be in it.
   datapath::SlotState state_of(JobType& job, std::uint32_t index, std::uint32_t update) const {
     const SlotType& slot = job.slots.slot(index);
     const std::uint32_t age = slot.last_round - update;
     if (age < job.slots.history() && job.slots.kept(index, age).place == Place::kept)
       return datapath::SlotState::kept;
+    if (!may_leave(job, index) && wire::serial_newer(update, job.async->outstanding[index].since))
+      return datapath::SlotState::waiting;
     return wire::serial_newer(update, slot.last_round) ? datapath::SlotState::none
                                                        : datapath::SlotState::gone;
+  }
+
+  /// Updates up to this one are not kept any more.
+  static std::uint32_t newest_gone(const JobType& job, std::uint32_t index) {
+    return job.slots.slot(index).last_round - job.slots.history();
+  }
+
+  /// A push that waits for the parent goes there again.
+  void send_up_again(JobType& job, std::uint32_t index) {
+    if (!may_leave(job, index)) send_up(job, index, true);
   }
 
   /// At a child: the parent has the outstanding push in a result. True when there was one.
@@ -123,11 +136,22 @@ class AsyncSlots {
   Row repeated(JobType& job, const SlotType& slot, const Contribution& c, std::uint32_t accepted) {
     const wire::Header& header = c.header();
     if (accepted - header.round >= accepted - job.base_round) return Row::stale;
-    if (!may_leave(job, c.slot)) send_up(job, c.slot, true);
-    if ((slot.members >> header.member & 1) != 0) return Row::duplicate;
-    if (job.slots.kept(c.slot, 0).place != Place::kept) return Row::duplicate;
-    sums_.replay(job, c.slot, 0, MemberMask{1} << header.member);
-    return Row::kept;
+    send_up_again(job, c.slot);
+    const MemberMask bit = MemberMask{1} << header.member;
+    // Its member pushed again since, so it knows that this one was acknowledged.
+    if (header.round != accepted) return Row::duplicate;
+    if (((slot.members | waiting(job, c.slot)) & bit) != 0) return Row::duplicate;
+    for (std::uint32_t age = 0; age < job.slots.history(); ++age) {
+      if ((job.slots.kept(c.slot, age).members & bit) == 0) continue;
+      sums_.replay(job, c.slot, age, bit);
+      return Row::kept;
+    }
+    return Row::gone;
+  }
+
+  /// Members in the push that waits for the parent.
+  static MemberMask waiting(const JobType& job, std::uint32_t index) {
+    return may_leave(job, index) ? MemberMask{0} : job.async->outstanding[index].members;
   }
 
   void add(JobType& job, SlotType& slot, const Contribution& c) {
@@ -159,6 +183,7 @@ class AsyncSlots {
     push.members = slot.members;
     push.opened_at = slot.opened_at;
     ++push.number;
+    push.since = slot.last_round;
     push.workers = slot.workers;
     push.bytes = slot.bytes;
     push.checksum = sums_.folded(job, checksum);

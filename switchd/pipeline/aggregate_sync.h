@@ -93,9 +93,9 @@ class SyncSlots {
 
  private:
   Row contribute_old(JobType& job, const Contribution& c, std::uint32_t age) {
-    if (age >= job.slots.history()) return Row::stale;
+    if (age >= job.slots.history()) return Row::gone;
     const Kept<Handle>& kept = job.slots.kept(c.slot, age);
-    if (kept.place != Place::kept) return Row::stale;
+    if (kept.place != Place::kept) return Row::gone;
     if (!kept.tag_known) return pass_up(job, c, age);
     if (kept.tag != c.header().operation_tag()) return Row::mismatch;
     sums_.replay(job, c.slot, age, MemberMask{1} << c.header().member);

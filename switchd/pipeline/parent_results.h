@@ -31,7 +31,7 @@ class ParentResults {
       if (place == Place::kept) return answer(job, result.slot, age);
     }
     Kept<Handle> fresh;
-    if (!copy(job, result, fresh)) return Taken::no_buffer;
+    if (!copy(job, result, newer > 0, fresh)) return Taken::no_buffer;
     const bool acknowledged = settle(job, result, newer, fresh);
     if (newer > 0) {
       sums_.advance(job, result.slot, static_cast<std::uint32_t>(newer));
@@ -47,10 +47,12 @@ class ParentResults {
  private:
   /// The payload bit for bit in a buffer of our own: the frame goes back to its driver. False when
   /// there is none.
-  bool copy(const JobType& job, const ParentResult& result, Kept<Handle>& fresh) {
+  bool copy(JobType& job, const ParentResult& result, bool is_newer, Kept<Handle>& fresh) {
     const Bytes payload = result.payload();
     if (!payload.empty()) {
       fresh.payload = sums_.buffers().acquire();
+      if (!fresh.payload && is_newer && forget_oldest(job, result.slot))
+        fresh.payload = sums_.buffers().acquire();
       if (!fresh.payload) return false;
       std::uint8_t* to = sums_.buffers().data(fresh.payload);
       std::memcpy(to, payload.data(), payload.size());
@@ -61,6 +63,17 @@ class ParentResults {
     fresh.bytes = static_cast<std::uint16_t>(payload.size());
     fresh.flags = result.flags;
     fresh.place = Place::kept;
+    return true;
+  }
+
+  /// Where memory is just enough for what slots hold, the result that falls out of the history
+  /// makes room for the new one: nothing else would while every slot's sum waits for the parent.
+  bool forget_oldest(JobType& job, std::uint32_t index) {
+    Kept<Handle>& oldest = job.slots.kept(index, job.slots.history() - 1u);
+    if (!oldest.payload) return false;
+    sums_.buffers().release(oldest.payload);
+    oldest = {};
+    oldest.place = Place::hole;
     return true;
   }
 

@@ -235,9 +235,7 @@ void Pipeline<Buffers>::aggregate(std::span<const Frame> burst, Time now) {
     counters_.add(account_of(row).counter);
     job.stats->add(account_of(row).job_counter);
     if (row == Row::mismatch) classified_.refused.push(c.frame, account_of(row).counter);
-    // An asynchronous member learns from Help what is gone: a stale push is a late copy.
-    const bool is_gone = row == Row::stale && job.spec.mode == wire::Mode::sync;
-    if (row == Row::mismatch || is_gone) refused(row, job, c, burst[c.frame].port, now);
+    if (row == Row::mismatch || row == Row::gone) refused(row, job, c, burst[c.frame].port, now);
   }
   counters_.add(Counter::aggregate_added, added);
 }
@@ -251,6 +249,7 @@ void Pipeline<Buffers>::refused(Row row, JobType& job, const Contribution& c, Po
   datapath::Notice notice = make_notice(kind, *c.packet, ingress);
   if (row == Row::mismatch)
     notice.others = aggregator_.members_of_round(job, c) & ~(MemberMask{1} << c.header().member);
+  if (row == Row::gone) notice.round = aggregator_.gone_round(job, c);
   notices_.tell(job, notice, now);
 }
 

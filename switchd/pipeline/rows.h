@@ -19,7 +19,8 @@ enum class Row : std::uint8_t {
   incarnation,  ///< asynchronous: from an earlier life of its member
   added,        ///< to an open sum, or opening one
   ahead,
-  stale,
+  gone,       ///< its result is not kept any more: its member is told
+  stale,      ///< asynchronous: a late copy from before the base round, nobody is told
   no_buffer,  ///< no row of the table: payload memory is exhausted
 };
 
@@ -27,7 +28,7 @@ struct RowAccount {
   Counter counter;
   JobCounter job_counter;
 };
-inline constexpr std::array<RowAccount, 10> row_accounts{{
+inline constexpr std::array<RowAccount, 11> row_accounts{{
     {Counter::aggregate_replayed, JobCounter::replayed},
     {Counter::aggregate_passed_up, JobCounter::passed_up},
     {Counter::aggregate_drop_mismatch, JobCounter::mismatches},
@@ -36,6 +37,7 @@ inline constexpr std::array<RowAccount, 10> row_accounts{{
     {Counter::aggregate_drop_incarnation, JobCounter::incarnations},
     {Counter::aggregate_added, JobCounter::added},
     {Counter::aggregate_drop_ahead, JobCounter::ahead},
+    {Counter::aggregate_drop_stale, JobCounter::stale},
     {Counter::aggregate_drop_stale, JobCounter::stale},
     {Counter::aggregate_drop_no_buffer, JobCounter::no_buffer},
 }};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tools/sim/checks.h"
+#include "wire/serial.h"
 
 namespace iswitch::sim {
 
@@ -80,11 +81,19 @@ void AsyncWorker::take_events(agent::Engine& engine, Time now) {
   if (event_) run_at(catch_up_at_);
 }
 
+bool AsyncWorker::is_ahead(const AsyncWorker& peer) const {
+  if (numbers_.base_round != peer.numbers_.base_round) return true;
+  for (std::size_t i = 0; i < std::min(numbers_.last.size(), peer.numbers_.last.size()); ++i)
+    if (wire::serial_newer(peer.numbers_.last[i], numbers_.last[i])) return true;
+  return false;
+}
+
+// A peer that lacks the same update is no help: where all do, the job must begin anew.
 const AsyncWorker* AsyncWorker::donor(std::uint32_t base_round) {
   std::vector<const AsyncWorker*> donors;
   for (const AsyncWorker* peer : program_.workers) {
-    if (peer != this && peer->has_weights_ && peer->base_round() == base_round)
-      donors.push_back(peer);
+    if (peer == this || !peer->has_weights_ || peer->base_round() != base_round) continue;
+    if (event_->kind != agent::EventKind::gone || is_ahead(*peer)) donors.push_back(peer);
   }
   return donors.empty() ? nullptr : donors[random_.below(donors.size())];
 }
@@ -184,6 +193,7 @@ void AsyncWorker::push(agent::Engine& engine, Time now) {
   auto push = std::make_unique<Push>();
   push->gradient.resize(program_.workload.max_elements);
   push->serial = checks_.pushed(rank_, push->gradient);
+  push->base_round = numbers_.base_round;
   push->submitted = now;
   push->deadline = now + program_.workload.deadline;
   world_.trace.add(now, What::submit, host_.number(), push->serial, numbers_.base_round);
@@ -192,7 +202,7 @@ void AsyncWorker::push(agent::Engine& engine, Time now) {
   in_flight_.push_back(std::move(push));
 }
 
-void AsyncWorker::completed(const agent::Completion& completion, agent::Engine& engine, Time now) {
+void AsyncWorker::completed(const agent::Completion& completion, agent::Engine&, Time now) {
   const auto found = std::find_if(in_flight_.begin(), in_flight_.end(),
                                   [&](const auto& push) { return push->id == completion.id; });
   if (found == in_flight_.end()) {
@@ -204,7 +214,7 @@ void AsyncWorker::completed(const agent::Completion& completion, agent::Engine& 
   in_flight_.erase(found);
   world_.trace.add(now, What::complete, host_.number(), push->serial,
                    static_cast<std::uint32_t>(completion.error.code));
-  checks_.ended({rank_, push->serial, completion.error, engine.job().base_round, push->submitted,
+  checks_.ended({rank_, push->serial, completion.error, push->base_round, push->submitted,
                  push->deadline, slack(push->deadline)});
   if (!checks_.unchanged(rank_, push->serial, push->gradient)) {
     world_.violation(property::exact_sum, format("rank %u: a pushed gradient was written", rank_));

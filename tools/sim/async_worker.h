@@ -42,6 +42,8 @@ class AsyncWorker final : public Member {
   struct Push {
     agent::OperationId id = 0;
     std::uint32_t serial = 0;
+    std::uint32_t base_round =
+        0;  ///< when it was submitted: a Reset may come before its end is seen
     Time submitted = 0, deadline = 0;
     std::vector<float> gradient;
   };
@@ -54,6 +56,7 @@ class AsyncWorker final : public Member {
   void apply_updates(agent::Engine& engine, Time now);
   void compute(agent::Engine& engine, Time now);
   void push(agent::Engine& engine, Time now);
+  bool is_ahead(const AsyncWorker& peer) const;
   const AsyncWorker* donor(std::uint32_t base_round);
   /// Updates that every segment has had at least.
   std::uint32_t version() const;

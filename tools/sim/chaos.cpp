@@ -90,11 +90,12 @@ void Chaos::act() {
   perform(act, job, node);
 }
 
-// A child switch that ends in order leaves its parent, and one whose parent ended in order may do
-// so when that has come back: its workers are in no sum any more.
+// A child switch that ends in order leaves its parent, so that its workers are in no sum until it
+// is back: nothing for jobs whose sums must be full.
 bool Chaos::may_leave(const SwitchNode& node) const {
+  if (!node.spec().parent) return true;
   return std::none_of(jobs_.begin(), jobs_.end(), [&](const ChaosJob& job) {
-    return job.full && job.switches.size() > 1 &&
+    return job.full &&
            std::find(job.switches.begin(), job.switches.end(), &node) != job.switches.end();
   });
 }

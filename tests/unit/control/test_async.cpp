@@ -225,6 +225,68 @@ TEST_CASE("an asynchronous child that lost its place in a running job: its membe
   CHECK(rig.parent.resets == 0);
 }
 
+TEST_CASE("an asynchronous child whose own push may be in an update that is gone begins anew",
+          "[control][async]") {
+  ChildRig rig([] {
+    JobConfig config = async_config(2);
+    config.base_round.reset();
+    return config;
+  }());
+  rig.run();
+  const auto incarnation = rig.shard().parent->incarnation;
+  const SlotState state =
+      GENERATE(SlotState::kept, SlotState::gone, SlotState::none, SlotState::waiting);
+  rig.bench.datapath.slots[{1, 406}] = state;
+  const auto before = rig.bench.sent.size();
+  const bool asked = GENERATE(false, true) && state != SlotState::kept;
+  if (asked) {
+    rig.parent.statuses[Action::help] = Status::gone;
+    const auto header = rig.members[0].next_header(Action::help);
+    rig.bench.deliver(rig.members[0],
+                      wire::write_slot_request(header, {1, 406}, rig.members[0].as_client()));
+    rig.parent.pump();
+    CHECK(rig.bench.reply_to(rig.members[0], header)->status() == Status::gone);
+  } else {
+    rig.parent.unasked(Status::gone, std::uint64_t{1} << 32 | 406);
+  }
+  rig.parent.pass(500 * ms);
+  const auto told = rig.bench.to(rig.members[1], before);
+  if (state != SlotState::waiting) {  // nothing of its own is in doubt
+    CHECK(rig.parent.joins == 1);
+    CHECK(rig.shard().stops == 0);
+    REQUIRE(told.size() == (state == SlotState::kept ? 0 : 1));
+    if (!told.empty()) CHECK(told[0].status() == Status::gone);
+    return;
+  }
+  CHECK(rig.parent.joins == 2);
+  CHECK(rig.parent.leaves == 0);
+  CHECK(rig.bench.view().members.empty());
+  CHECK(rig.bench.plain(rig.members[0], Action::ping)->status() == Status::not_a_member);
+  for (auto& member : rig.members) {
+    member.incarnation += 1000;
+    rig.bench.join(member, async_join(member));
+  }
+  rig.parent.pass(500 * ms);
+  CHECK(rig.bench.view().state == JobState::running);
+  CHECK(rig.shard().base == rig.parent.base);  // the others went on
+  CHECK(rig.shard().parent->incarnation != incarnation);
+  CHECK(rig.shard().parent->incarnation == rig.parent.row->incarnation);
+  CHECK(rig.shard().refills.at(0) == 2);
+}
+
+TEST_CASE("a member's push whose update is gone: it is told, nobody is asked", "[control][async]") {
+  ChildRig rig([] {
+    JobConfig config = async_config(2);
+    config.base_round.reset();
+    return config;
+  }());
+  rig.run();
+  rig.bench.notice(datapath::Notice::Kind::gone, rig.members[0], 3, 409);
+  CHECK(rig.bench.to(rig.members[0]).back().status() == Status::gone);
+  CHECK(rig.bench.to(rig.members[0]).back().missing() == (std::uint64_t{3} << 32 | 409));
+  CHECK(rig.parent.got(Action::help).empty());
+}
+
 TEST_CASE("a member of an asynchronous child comes and goes without its parent's knowledge",
           "[control][async]") {
   ChildRig rig([] {

@@ -426,11 +426,21 @@ TEST_CASE("a job that forms again is asked about, and goes on", "[engine][failur
   CHECK(hand.engine.state() == EngineState::forming);
   const auto sent = hand.run_for(50 * millisecond);
   CHECK(contributions(sent).empty());
-  const auto joins = requests(sent, wire::Action::join);
-  REQUIRE(!joins.empty());
+  // By Ping: a Join could make it a member of the switch's next life unnoticed.
+  CHECK(requests(sent, wire::Action::join).empty());
+  const auto pings = requests(hand.run_for(150 * millisecond), wire::Action::ping);
+  REQUIRE(!pings.empty());
+  SECTION("the switch knows it no more") {
+    wire::ReplyBody stranger;
+    stranger.status = wire::Status::not_a_member;
+    hand.reply(pings.back(), stranger);
+    CHECK(hand.engine.state() == EngineState::joining);
+    CHECK(hand.completion().error.code == ErrorCode::job_reset);
+    return;
+  }
   body.state = wire::JobState::running;
   body.base_round = base_round;
-  hand.reply(joins.back(), body);
+  hand.reply(pings.back(), body);
   CHECK(hand.engine.state() == EngineState::running);
   if (base_round == 100) {
     CHECK(contributions(hand.run_for(50 * millisecond)).size() >= 1);

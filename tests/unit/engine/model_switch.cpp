@@ -175,10 +175,19 @@ void Switch::push(std::size_t from, std::uint16_t member, const wire::Message& m
   const auto known = slot.accepted.find(member);
   if (known != slot.accepted.end() && !newer(header.round, known->second)) {
     ++duplicates;
-    const bool in_open = slot.open && (slot.open->members >> member & 1) != 0;
-    if (!in_open && !slot.kept.empty())
-      out.push_back({from, slot.kept.back().bytes, true, congested});
-    return;
+    if (header.round != known->second) return;
+    if (slot.open && (slot.open->members >> member & 1) != 0) return;
+    for (auto kept = slot.kept.rbegin(); kept != slot.kept.rend(); ++kept) {
+      wire::Message result;
+      if (wire::parse_message(kept->bytes, result) != wire::Fault::none ||
+          (result.header.set >> member & 1) == 0)
+        continue;
+      out.push_back({from, kept->bytes, true, congested});
+      return;
+    }
+    wire::ReplyBody body = describe(wire::Status::gone, member);
+    body.missing = std::uint64_t{header.segment} << 32 | (slot.last - config_.history);
+    return unasked(from, body, out);
   }
   const std::size_t floats = message.payload.size() / sizeof(float);
   if (slot.open && floats != 0 && !slot.open->sum.empty() && floats != slot.open->sum.size()) {

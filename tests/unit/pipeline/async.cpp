@@ -92,7 +92,7 @@ TEST_CASE("async: a newer push of a member that is in the sum is added and count
   CHECK(r.fields.workers == 4);  // pushes in it: what a mean divides by
 }
 
-TEST_CASE("async: duplicates: dropped in the open sum, else answered with the last result") {
+TEST_CASE("async: duplicates: dropped in the open sum, else answered with what acknowledges them") {
   Root t(2);
   t.push(0, 1);
   t.push(0, 1);
@@ -110,9 +110,35 @@ TEST_CASE("async: duplicates: dropped in the open sum, else answered with the la
   t.push(1, 2);
   CHECK(t.take_results().empty());
   CHECK(t.count(Counter::aggregate_drop_duplicate) == 3);
-  // Whoever is not in the open sum is told of the last update, whatever it repeats.
   t.push(0, 1);
   CHECK(t.only_result().frames.at(0) == first.frames.at(0));
+  CHECK(t.take_notices().empty());
+}
+
+TEST_CASE("async: a push whose acknowledgement is not kept any more: its member is told") {
+  Root t(2, 3);
+  t.order(datapath::SetThreshold{1});
+  t.push(0, 1);
+  const Result first = t.only_result();
+  for (std::uint32_t n = 1; n <= 2; ++n) t.push(1, n);
+  t.take_results();
+  t.push(0, 1);  // not the last result, but the one that it is in
+  CHECK(t.only_result().frames.at(0) == first.frames.at(0));
+  t.push(1, 3);
+  t.take_results();
+  t.push(0, 1);
+  CHECK(t.take_results().empty());
+  CHECK(t.count(Counter::aggregate_drop_stale) == 1);
+  const auto notices = t.take_notices();
+  REQUIRE(notices.size() == 1);
+  CHECK(notices[0].kind == Notice::Kind::gone);
+  CHECK(notices[0].member == 0);
+  CHECK(notices[0].segment == 0);
+  CHECK(notices[0].round == base + 1);  // updates up to this one are gone
+  // A copy of one that its member has pushed beyond is late, and means nothing.
+  t.now += second;
+  t.push(1, 1);
+  CHECK(t.count(Counter::aggregate_drop_duplicate) == 1);
   CHECK(t.take_notices().empty());
 }
 
@@ -451,12 +477,12 @@ TEST_CASE("async child: a duplicate sends up what waits; then as at a root") {
   t.take_results();
   t.push(0, 1);
   CHECK(t.take_ups().size() == 1);
-  CHECK(t.only_result().to == 0b01);  // the last result, which acknowledges nothing
+  CHECK(t.take_results().empty());  // no result acknowledges it yet
   t.push(0, 2);
   t.push(0, 2);
   CHECK(t.take_ups().size() == 1);
   CHECK(t.take_results().empty());  // it is in the open sum
-  CHECK(t.count(Counter::aggregate_drop_duplicate) == 2);
+  CHECK(t.count(Counter::aggregate_drop_duplicate) == 3);
   t.push(0, 0);
   CHECK(t.take_ups().empty());  // stale
 }
@@ -468,7 +494,11 @@ TEST_CASE("async child: copies and late results; a hole acknowledges when it is 
   t.push(0, 2);
   t.send(Down{.round = base + 2, .floats = {2}, .members = 0b1});  // base + 1, with us, was lost
   CHECK(t.only_result().fields.members == 0);
-  CHECK(t.order(datapath::Replay{0, base + 1, 0}).slot == SlotState::gone);
+  CHECK(t.order(datapath::Replay{0, base, 0}).slot == SlotState::gone);
+  CHECK(t.order(datapath::Replay{0, base + 1, 0}).slot == SlotState::waiting);
+  CHECK(t.order(datapath::Replay{0, base + 2, 0}).slot == SlotState::kept);
+  CHECK(t.order(datapath::Replay{0, base + 3, 0}).slot == SlotState::waiting);
+  CHECK(t.take_results().size() == 1);
   CHECK(t.take_ups().empty());
   t.send(Down{.round = base + 1, .floats = {1}});
   Result r = t.only_result();
@@ -592,21 +622,35 @@ TEST_CASE("async child: no buffer for a result: the push goes on waiting") {
   CHECK(t.only_result().fields.members == 0b1);
 }
 
-TEST_CASE("async child: a result and a duplicate leave two frames each, a whole burst of them") {
-  AsyncChild t(1);
+TEST_CASE("async child: a duplicate leaves two frames, a whole burst of them") {
+  AsyncChild t(2);
+  t.order(datapath::SetThreshold{1});
+  t.push(1, 1);
+  t.send(Down{.round = base + 1, .floats = {1}});
   t.push(0, 1);
-  t.push(0, 2);
   t.take_ups();
-  t.send(Down{.round = base + 1, .floats = {1}, .members = 0});
   t.take_results();
-  // In the waiting push alone: each sends it up and is answered with the last result.
-  AsyncChild u(1);
-  u.push(0, 1);
-  u.send(Down{.round = base + 1, .floats = {1}, .members = 0});
-  u.take_ups();
-  u.take_results();
-  u.send(
-      std::vector<Part>(pipeline::max_burst, Part{.member = 0, .round = base + 1, .floats = {1}}));
-  CHECK(u.take_ups().size() == pipeline::max_burst);
-  CHECK(u.take_results().size() == pipeline::max_burst);
+  // Of a member that is not in the waiting push: that goes up again, and its own result comes back.
+  t.send(
+      std::vector<Part>(pipeline::max_burst, Part{.member = 1, .round = base + 1, .floats = {1}}));
+  CHECK(t.take_ups().size() == pipeline::max_burst);
+  CHECK(t.take_results().size() == pipeline::max_burst);
+}
+
+TEST_CASE("async child: with memory just enough for the slots a result finds room") {
+  AsyncChild t(1, 2, {.buffers = 4});
+  for (std::uint32_t n = 1; n <= 2; ++n) {
+    t.push(0, n);
+    t.send(Down{.round = base + n, .floats = {1}});
+  }
+  t.push(0, 3);
+  t.push(0, 4);
+  t.take_ups();
+  t.take_results();
+  CHECK(t.pool.in_use() == 4);  // two results, a push that waits, an open sum
+  t.send(Down{.round = base + 3, .floats = {7}});
+  CHECK(t.only_result().floats == std::vector<float>{7});
+  CHECK(t.only_up().header.round == base + 4);
+  CHECK(t.order(datapath::Replay{0, base + 1, 0}).slot == SlotState::gone);
+  CHECK(t.order(datapath::Replay{0, base + 2, 0}).slot == SlotState::kept);
 }

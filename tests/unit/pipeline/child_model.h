@@ -216,10 +216,15 @@ class AsyncModel : public ModelBase {
         again.flags |= wire::flag::retransmit;
         expected.up.push_back({offer.segment, line.pushes, again});
       }
-      const bool inside = line.open.has_value() && (line.open->members & bit) != 0;
-      if (!inside && line.last > 0)
-        expected.down.push_back({offer.segment, line.last, bit, line.results.at(line.last)});
-      return expected;
+      const MemberMask pending = (line.open.has_value() ? line.open->members : 0) |
+                                 (line.waiting.has_value() ? line.waiting->members : 0);
+      if (offer.position != accepted || (pending & bit) != 0) return expected;
+      for (auto it = line.results.rbegin(); it != line.results.rend(); ++it) {
+        if (!in_history(it->first, line.last) || (it->second.members & bit) == 0) continue;
+        expected.down.push_back({offer.segment, it->first, bit, it->second});
+        return expected;
+      }
+      return expected;  // its member is told that updates are gone
     }
     if (line.open.has_value() && !offer.floats.empty() && !line.open->floats.empty() &&
         offer.floats.size() != line.open->floats.size())
@@ -300,6 +305,11 @@ class AsyncModel : public ModelBase {
     if (!in_history(position, line.last) || found == line.results.end()) return std::nullopt;
     return found->second;
   }
+  /// The update is not kept, and the push that waits at the parent may be in it.
+  bool may_hold_waiting(std::uint32_t segment, std::int64_t position) {
+    const Line& line = lines_[segment];
+    return line.waiting.has_value() && position > line.left_after;
+  }
   std::int64_t last(std::uint32_t segment) { return lines_[segment].last; }
   std::int64_t accepted(std::uint32_t segment, MemberId member) {
     return lines_[segment].accepted[member];
@@ -314,7 +324,8 @@ class AsyncModel : public ModelBase {
     unsigned needed = 0;  // the threshold when it was opened
     bool forced = false;
     std::optional<Figures> waiting;
-    std::int64_t pushes = 0;  // own ones, at a child
+    std::int64_t pushes = 0;      // own ones, at a child
+    std::int64_t left_after = 0;  // the newest update when the waiting one left
   };
 
   bool is_met(const Line& line) const {
@@ -336,6 +347,7 @@ class AsyncModel : public ModelBase {
       sum.flags |= take_echo();
       sum.tag = parent_spec().incarnation;
       line.waiting = sum;
+      line.left_after = line.last;
       expected.up.push_back({segment, ++line.pushes, sum});
       return;
     }

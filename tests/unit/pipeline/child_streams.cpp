@@ -267,9 +267,10 @@ std::string run_async(unsigned seed, unsigned steps, bool child, const Spoil& sp
         expected.down.push_back({segment, update, MemberMask{1} << member, *kept});
       const auto answer = rig.order(
           datapath::Replay{segment, run.base + static_cast<std::uint32_t>(update), member});
-      const SlotState right = model.kept(segment, update).has_value() ? SlotState::kept
-                              : update > model.last(segment)          ? SlotState::none
-                                                                      : SlotState::gone;
+      const SlotState right = model.kept(segment, update).has_value()   ? SlotState::kept
+                              : model.may_hold_waiting(segment, update) ? SlotState::waiting
+                              : update > model.last(segment)            ? SlotState::none
+                                                                        : SlotState::gone;
       if (answer.slot != right) return "step " + std::to_string(step) + ": state";
     } else if (child && kind < 40) {
       const std::int64_t update = around(random, model.last(segment) + 1);
@@ -280,7 +281,9 @@ std::string run_async(unsigned seed, unsigned steps, bool child, const Spoil& sp
     } else {
       const auto member = static_cast<MemberId>(random() % 5);
       if ((model.members >> member & 1) == 0) continue;
-      Offer offer = run.random_offer(around(random, model.accepted(segment, member) + 1), member);
+      const std::int64_t accepted = model.accepted(segment, member);
+      Offer offer =
+          run.random_offer(random() % 5 == 0 ? accepted : around(random, accepted + 1), member);
       offer.segment = segment;
       offer.tag = random() % 20 == 0 ? 8 : model.incarnations[member];
       std::vector<Part> burst;
