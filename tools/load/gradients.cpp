@@ -8,7 +8,7 @@ namespace {
 
 /// Every worker's share of the sum is its own, so that none can stand for another. The sum of 64 is
 /// at most 65 x (1 + ... + 64) = 135,200: float32 holds every integer up to 2^24.
-int value(unsigned worker, std::size_t element, unsigned set) {
+int value(unsigned worker, std::size_t element, std::size_t set) {
   const auto pattern = static_cast<int>((element * 7 + set * 13) % 61) + 1;
   const int share = static_cast<int>(worker) + 1;
   return (pattern + static_cast<int>(set) * 4) * share;
@@ -19,7 +19,7 @@ int value(unsigned worker, std::size_t element, unsigned set) {
 Gradients::Gradients(std::uint16_t workers, std::size_t elements) {
   sums_.assign(sets, std::vector<float>(elements));
   for (unsigned worker = 0; worker < workers; ++worker) {
-    for (unsigned set = 0; set < sets; ++set) {
+    for (std::size_t set = 0; set < sets; ++set) {
       std::vector<float>& input = inputs_.emplace_back(elements);
       for (std::size_t i = 0; i < elements; ++i) {
         input[i] = static_cast<float>(value(worker, i, set));

@@ -14,7 +14,7 @@ namespace iswitch::load {
 /// from the one before it, or gets of it, is wrong.
 class Gradients {
  public:
-  static constexpr unsigned sets = 2;
+  static constexpr std::size_t sets = 2;
 
   Gradients(std::uint16_t workers, std::size_t elements);
 
