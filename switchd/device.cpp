@@ -105,6 +105,11 @@ std::uint32_t Device::queues(std::uint32_t lcores) const {
   return std::clamp(number, 1u, 64u);
 }
 
+std::uint32_t Device::kept_buffers() const {
+  // DPDK 22.11's net_af_xdp shares the pool with the kernel: fill ring, receive ring.
+  return is("net_af_xdp") ? 2 * 2048 : 0;
+}
+
 std::uint32_t Device::largest_frame(std::uint32_t mtu) const {
   constexpr std::uint32_t ethernet_room = 18;  // header and a check sequence that some ports leave
   std::uint32_t bytes = mtu + ethernet_room;

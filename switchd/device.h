@@ -29,6 +29,9 @@ struct Device {
   /// Queues of each direction that a switch with so many lcores may use: what the user's string
   /// says where frames are spread over all that there are, else one for each lcore or a single one.
   std::uint32_t queues(std::uint32_t lcores) const;
+  /// Frame buffers that one of its queues keeps beside its descriptors, and never gives back to
+  /// their pool, not even when the port is closed.
+  std::uint32_t kept_buffers() const;
   /// The kernel interface behind it, empty where there is none.
   std::string kernel_interface() const;
   /// What no two ports may have in common: the name, the kernel interface.

@@ -107,7 +107,7 @@ std::string Dataplane::plan(const Config& config) {
   wish.largest_segment = largest_segment(config.ports);
   for (const Device& device : devices_) {
     const std::uint32_t queues = device.queues(rules_.ports);
-    wish.ports.push_back({queue_depth * queues, queue_depth * queues});
+    wish.ports.push_back({(queue_depth + device.kept_buffers()) * queues, queue_depth * queues});
   }
   wish.lcores = rules_.ports;
   wish.frame_buffers = config.memory.frame_buffers.value_or(0);
@@ -354,7 +354,9 @@ std::string Dataplane::stop() {
   lcores_.clear();
   handovers_.clear();
   ports_.clear();
-  std::string leaks = pools_.leaks();
+  std::uint32_t kept = 0;
+  for (const Device& device : devices_) kept += device.kept_buffers() * device.queues(rules_.ports);
+  std::string leaks = pools_.leaks(kept);
   pools_ = {};
   eal_.reset();
   if (leaks.empty()) return {};

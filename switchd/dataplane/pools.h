@@ -31,8 +31,9 @@ struct Pools {
 
   /// Null pools and a line in `error` when memory does not suffice.
   static Pools create(const MemoryPlan& plan, bool dma, std::string& error);
-  /// Empty when every buffer is back in its pool; else one line with the numbers.
-  std::string leaks() const;
+  /// Empty when every buffer is back in its pool, but for at most `kept_frames` that drivers never
+  /// give back; else one line with the numbers.
+  std::string leaks(std::uint32_t kept_frames = 0) const;
 };
 
 PoolLevel level(const rte_mempool* pool);

@@ -85,6 +85,22 @@ def what_a_slow_link_cannot_take_is_dropped_and_counted():
             equal(list(result), total, f"sum at rank {rank} beside a full port")
 
 
+def ports_over_af_xdp():
+    """Where the kernel lets this process load an XDP program: containers often may not."""
+    with harness.Switch(hosts=2, start=False) as switch:
+        for i, port in enumerate(switch.config["ports"]):
+            port["device"] = f"net_af_xdp{i},iface=sw{i}"
+        switch.start(wait=False)
+        harness.eventually("switchd answers, or ends", lambda: switch.process.poll() is not None or switch.ready(), 30)
+        if switch.process.poll() is not None:
+            switch.process = None
+            harness.check("net_af_xdp0" in switch.log(), "switchd ended for another reason than AF_XDP")
+            print("      left out: no XDP program may be loaded here", flush=True)
+            return
+        reduce_once(switch, "over AF_XDP")
+        switch.net.run(["ping", "-c", "2", "-i", "0.1", "-W", 2 * harness.SLOW, switch.net.hosts[1].address], host=0)
+
+
 if __name__ == "__main__":
     harness.main(an_interface_goes_down_and_up, an_interface_is_deleted_and_made_again,
-                 what_a_slow_link_cannot_take_is_dropped_and_counted)
+                 what_a_slow_link_cannot_take_is_dropped_and_counted, ports_over_af_xdp)
