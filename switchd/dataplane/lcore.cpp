@@ -77,7 +77,8 @@ Lcore::Lcore(const LcoreConfig& config, const Pools& pools)
       refusals_(text("refusals", config.pipeline.shard), refusal_ring),
       buffers_(pools.payloads.get()),
       pipeline_(config.pipeline, buffers_),
-      sink_(pools.frames.get(), pools.headers.get(), {control_frames_, notices_, refusals_}),
+      sink_(pools.frames.get(), pools.headers.get(), {control_frames_, notices_, refusals_},
+            config.stage_clock),
       backoff_(config.poll_busy, config.idle_after) {
   polled_.reserve(datapath::max_ports);
 }
@@ -175,6 +176,7 @@ void Lcore::loop() {
     const bool frames = receive(now);
     between_bursts(now);
     sink_.flush();
+    sink_.stage(LoopStage::transmit);
     if (sink_.take_wake()) wake_control();
     polls_.add(1);
     if (frames) busy_polls_.add(1);
@@ -214,6 +216,7 @@ bool Lcore::receive_queue(Queue queue, Time now) {
   const PortTraits& traits = sink_.queue(queue.port).traits();
   unsigned count = rte_eth_rx_burst(traits.ethdev, queue.number, burst.data(), burst_size);
   if (count == 0) return false;
+  sink_.stage(LoopStage::receive);
   if (capture_ != nullptr)
     capture_->record(burst.data(), count, queue.port, Direction::received, now);
   PortCounters& counters = port_counters_[queue.port];
@@ -299,12 +302,15 @@ void Lcore::run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, T
 
   // What was not forwarded goes back to its pool.
   const std::uint64_t forwarded = sink_.forwarded();
-  if (forwarded == 0) return rte_pktmbuf_free_bulk(burst, count);
-  unsigned left = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    if ((forwarded >> i & 1) == 0) burst[left++] = burst[i];
+  if (forwarded != 0) {
+    unsigned left = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      if ((forwarded >> i & 1) == 0) burst[left++] = burst[i];
+    }
+    count = left;
   }
-  if (left > 0) rte_pktmbuf_free_bulk(burst, left);
+  rte_pktmbuf_free_bulk(burst, count);
+  sink_.stage(LoopStage::release);
 }
 
 void Lcore::between_bursts(Time now) {

@@ -28,6 +28,7 @@ struct LcoreConfig {
   pipeline::PipelineConfig pipeline;
   bool poll_busy = false;
   Time idle_after = 100 * millisecond;
+  StageClock* stage_clock = nullptr;  ///< the caller's; null: nobody wants to know
 };
 
 class Lcore {

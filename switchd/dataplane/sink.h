@@ -13,6 +13,7 @@
 #include "switchd/dataplane/capture_ring.h"
 #include "switchd/dataplane/refusal.h"
 #include "switchd/dataplane/ring.h"
+#include "switchd/dataplane/stage_clock.h"
 #include "switchd/dataplane/transmit.h"
 #include "switchd/pipeline/frame.h"
 #include "wire/frame.h"
@@ -31,8 +32,12 @@ class MbufSink {
     Ring<datapath::Notice>& notices;
     Ring<Refusal>& refusals;
   };
-  MbufSink(rte_mempool* frames, rte_mempool* headers, const Rings& rings)
-      : frames_(frames), headers_(headers), rings_(rings) {}
+  /// `clock` may be null, and is the caller's.
+  MbufSink(rte_mempool* frames, rte_mempool* headers, const Rings& rings, StageClock* clock)
+      : frames_(frames), headers_(headers), rings_(rings), clock_(clock) {}
+  ~MbufSink() { rte_pktmbuf_free_bulk(heads_.data(), heads_left_); }
+  MbufSink(const MbufSink&) = delete;
+  MbufSink& operator=(const MbufSink&) = delete;
 
   // ---- ports, changed between bursts only
 
@@ -104,7 +109,14 @@ class MbufSink {
     put(port, frame);
   }
 
+  void stage(LoopStage stage) {
+    if (clock_ != nullptr && clock_->on) [[unlikely]]
+      clock_->mark(stage);
+  }
+
   // ---- what a pipeline asks of its sink
+
+  void stage(pipeline::Stage ended) { stage(stage_of(ended)); }
 
   void forward(unsigned index, PortMask ports) {
     rte_mbuf* frame = burst_[index];
@@ -228,19 +240,20 @@ class MbufSink {
   }
 
   bool emit_chained(const Delivery& delivery, const pipeline::Destination& destination) {
-    rte_mbuf* head = rte_pktmbuf_alloc(headers_);
-    if (head == nullptr) {
+    if (heads_left_ == 0 && !take_heads()) {
       no_buffer(destination.port);
       return false;
     }
+    rte_mbuf* head = heads_[--heads_left_];
+    // As rte_pktmbuf_reset() would, but for what stays as it was made and what nobody reads.
+    head->data_off = RTE_PKTMBUF_HEADROOM;
+    head->ol_flags = 0;
     destination.header.write(delivery.fields, rte_pktmbuf_mtod(head, std::uint8_t*));
     head->data_len = wire::payload_offset;
     head->pkt_len =
         static_cast<std::uint32_t>(wire::payload_offset) + delivery.fields.payload_bytes;
-    if (delivery.payload != nullptr) {
-      head->next = delivery.payload;
-      head->nb_segs = 2;
-    }
+    head->next = delivery.payload;
+    head->nb_segs = delivery.payload != nullptr ? 2 : 1;
     put(destination.port, head);
     return delivery.payload != nullptr;
   }
@@ -262,12 +275,26 @@ class MbufSink {
     return false;
   }
 
+  /// Many at a time, since each asking of a pool costs as much as a head. Near the pool's end one.
+  bool take_heads() {
+    auto* list = reinterpret_cast<void**>(heads_.data());
+    if (rte_mempool_get_bulk(headers_, list, heads_.size()) == 0) {
+      heads_left_ = heads_.size();
+    } else if (rte_mempool_get(headers_, list) == 0) {
+      heads_left_ = 1;
+    }
+    return heads_left_ > 0;
+  }
+
   void link_down(PortId port) { queues_[port].counters().tx_link_down.add(1); }
   void no_buffer(PortId port) { queues_[port].counters().tx_no_buffer.add(1); }
 
   rte_mempool* frames_;
   rte_mempool* headers_;
+  std::array<rte_mbuf*, 32> heads_{};  // taken and not yet used
+  unsigned heads_left_ = 0;
   Rings rings_;
+  StageClock* const clock_;
   pipeline::Tally notices_lost_;
 
   std::array<TransmitQueue, datapath::max_ports> queues_;

@@ -43,6 +43,9 @@ struct Delivery {
   const Destination* destinations = nullptr;  ///< indexed by member id
 };
 
+/// Of a burst in the pipeline.
+enum class Stage : std::uint8_t { parse, classify, aggregate, deliver };
+
 // A Sink has, called by the pipeline within run(), execute() and housekeep():
 //
 //   void forward(unsigned index, PortMask ports)
@@ -63,5 +66,8 @@ struct Delivery {
 //
 //   void refused(unsigned index, Counter reason)
 //     burst[index] is malformed or from somebody who had no right to send it; counted so
+//
+//   void stage(Stage stage)
+//     of a burst has ended: for a clock
 
 }  // namespace iswitch::pipeline

@@ -196,6 +196,11 @@ ISWITCH_AVX512 inline __m512i put_avx512(std::uint8_t* at, __m512 v, __m512i che
   return words::add_avx512(checksum, _mm512_castps_si512(canonical));
 }
 
+ISWITCH_AVX512 inline __m512 added_avx512(const std::uint8_t* sum, const std::uint8_t* part) {
+  return _mm512_add_ps(_mm512_load_ps(sum), _mm512_loadu_ps(part));
+}
+
+// Several checksums at a time, since each waits for its last addition.
 ISWITCH_AVX512 PartialSum finish_avx512(std::uint8_t* sum, std::size_t count) {
   __m512i even = _mm512_setzero_si512();
   __m512i odd = even;
@@ -217,24 +222,31 @@ ISWITCH_AVX512 PartialSum finish_avx512(std::uint8_t* sum, std::size_t count) {
 
 ISWITCH_AVX512 PartialSum add_and_finish_avx512(std::uint8_t* sum, const std::uint8_t* part,
                                                 std::size_t count) {
-  __m512i even = _mm512_setzero_si512();
-  __m512i odd = even;
+  __m512i a = _mm512_setzero_si512();
+  __m512i b = a;
+  __m512i c = a;
+  __m512i d = a;
   std::size_t i = 0;
-  for (; i + 32 <= count; i += 32) {
+  for (; i + 64 <= count; i += 64) {
     std::uint8_t* s = sum + 4 * i;
     const std::uint8_t* p = part + 4 * i;
-    even = put_avx512(s, _mm512_add_ps(_mm512_load_ps(s), _mm512_loadu_ps(p)), even);
-    odd = put_avx512(s + 64, _mm512_add_ps(_mm512_load_ps(s + 64), _mm512_loadu_ps(p + 64)), odd);
+    a = put_avx512(s, added_avx512(s, p), a);
+    b = put_avx512(s + 64, added_avx512(s + 64, p + 64), b);
+    c = put_avx512(s + 128, added_avx512(s + 128, p + 128), c);
+    d = put_avx512(s + 192, added_avx512(s + 192, p + 192), d);
   }
-  for (; i < count; i += 16) {
+  for (; i + 16 <= count; i += 16)
+    a = put_avx512(sum + 4 * i, added_avx512(sum + 4 * i, part + 4 * i), a);
+  if (i < count) {
     std::uint8_t* s = sum + 4 * i;
     const __mmask16 mask = tail_mask_avx512(count - i);
     const __m512 v = canonical_avx512(
         _mm512_add_ps(_mm512_maskz_load_ps(mask, s), _mm512_maskz_loadu_ps(mask, part + 4 * i)));
     _mm512_mask_store_ps(s, mask, v);
-    even = words::add_avx512(even, _mm512_castps_si512(v));
+    b = words::add_avx512(b, _mm512_castps_si512(v));
   }
-  return words::total_avx512(_mm512_add_epi32(even, odd), (count + 15) / 16);
+  return words::total_avx512(_mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d)),
+                             (count + 15) / 16);
 }
 
 constexpr Kernels avx512_kernels{"avx512", &open_avx512, &add_avx512, &finish_avx512,

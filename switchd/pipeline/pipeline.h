@@ -85,6 +85,10 @@ class Pipeline {
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
   template <class Sink>
+  static void ended(Stage stage, Sink& sink) {
+    if constexpr (requires { sink.stage(stage); }) sink.stage(stage);
+  }
+  template <class Sink>
   static void tell_refused(const RefusedList& refused, Sink& sink);
 
   // One for each order; `job` exists.
@@ -182,17 +186,21 @@ template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) {
   parse(config_.address.rules, burst, parsed_, counters_);
+  ended(Stage::parse, sink);
   classify(place_, jobs_.index(), burst, parsed_, now, classified_, notices_, counters_);
   for (const Contribution& c : classified_.contributions()) job_of(c).slots.prefetch(c.slot);
+  ended(Stage::classify, sink);
   pass_control(burst, now, sink);
   pass_ordinary(burst, now, sink);
   if (!classified_.results().empty()) take_results();
   aggregate(burst, now);
+  ended(Stage::aggregate, sink);
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
   tell_refused(parsed_.refused, sink);
   tell_refused(classified_.refused, sink);
   for (const datapath::Notice& notice : notices_.pending()) sink.notice(notice);
   notices_.clear();
+  ended(Stage::deliver, sink);
 }
 
 template <BufferPool Buffers>

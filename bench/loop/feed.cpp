@@ -1,4 +1,4 @@
-#include "bench/line-rate/feed.h"
+#include "bench/loop/feed.h"
 
 #include <rte_mempool.h>
 
@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint32_t operation_tag = 0x12345678;
 constexpr std::uint64_t whole_check_interval = 256;
 constexpr std::size_t udp_checksum_offset = wire::ethernet_bytes + wire::ipv4_bytes + 6;
+constexpr std::size_t job_offset = wire::encapsulation_bytes + 2;
 constexpr std::size_t round_offset = wire::encapsulation_bytes + 6;
 constexpr std::size_t segment_offset = wire::encapsulation_bytes + 10;
 
@@ -34,7 +35,9 @@ void fill_buffer(rte_mempool* /*pool*/, void* opaque, void* object, unsigned ind
 }  // namespace
 
 Feed::Feed(const FeedConfig& config)
-    : config_(config), round_(config.base_round), expected_(config.slots) {
+    : config_(config),
+      round_(config.base_round),
+      expected_(std::size_t{config.jobs} * config.slots) {
   // Small integers: sums are exact whatever the order. The first is 1, which tells a buffer's
   // scale.
   pattern_.resize(config.segment_bytes / sizeof(float));
@@ -56,7 +59,6 @@ Feed::Feed(const FeedConfig& config)
                                   static_cast<std::uint8_t>(wire::Ecn::ect0))};
     wire::write_encapsulation(route, wire::header_bytes + config.segment_bytes, made.bytes.data());
     wire::Header header;
-    header.job = config.job;
     header.member = static_cast<std::uint16_t>(m);
     header.set = wire::contribution_set(operation_tag, 1);
     wire::write_header(header, made.bytes.data() + wire::encapsulation_bytes);
@@ -91,6 +93,8 @@ void Feed::advance() {
   segment_ = 0;
   if (++member_ < config_.members) return;
   member_ = 0;
+  if (++job_ < config_.jobs) return;
+  job_ = 0;
   first_ += width;
   if (first_ < config_.slots) return;
   first_ = 0;
@@ -102,20 +106,22 @@ void Feed::write_contribution(rte_mbuf* frame) {
   const std::uint32_t segment = first_ + segment_;
   auto* bytes = rte_pktmbuf_mtod(frame, std::uint8_t*);
   std::memcpy(bytes, made.bytes.data(), made.bytes.size());
+  const auto job = static_cast<std::uint16_t>(job_ + 1);
+  wire::store_be16(bytes + job_offset, job);
   wire::store_be32(bytes + round_offset, round_);
   wire::store_be32(bytes + segment_offset, segment);
   float scale;
   std::memcpy(&scale, bytes + wire::payload_offset, sizeof scale);
   if (config_.udp_checksum) {
-    const wire::PartialSum sum = made.udp_sum + __builtin_bswap32(round_) +
+    const wire::PartialSum sum = made.udp_sum + __builtin_bswap16(job) + __builtin_bswap32(round_) +
                                  __builtin_bswap32(segment) +
                                  payload_sums_[static_cast<unsigned>(scale) - 1];
     std::uint16_t field = wire::checksum_field(sum);
     if (field == 0) field = 0xFFFF;
     std::memcpy(bytes + udp_checksum_offset, &field, sizeof field);
   }
-  if (member_ == 0) expected_[segment] = 0;
-  expected_[segment] += scale;
+  float& expected = expected_[std::size_t{job_} * config_.slots + segment];
+  expected = member_ == 0 ? scale : expected + scale;
 }
 
 void Feed::generate(rte_mbuf** burst, unsigned count) {
@@ -124,7 +130,7 @@ void Feed::generate(rte_mbuf** burst, unsigned count) {
     advance();
   }
   generated_ += count;
-  if (++bursts_ % 64 != 0) return;
+  if (++bursts_ % sample_interval != 0) return;
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   generated_then_.store(generated_, std::memory_order_relaxed);
@@ -140,12 +146,14 @@ Feed::Progress Feed::progress() const {
 bool Feed::is_right(const rte_mbuf* frame) {
   const auto* bytes = rte_pktmbuf_mtod(frame, const std::uint8_t*);
   const std::uint32_t segment = wire::load_be32(bytes + segment_offset);
-  if (frame->pkt_len != wire::payload_offset + config_.segment_bytes || segment >= config_.slots)
+  const unsigned job = wire::load_be16(bytes + job_offset) - 1u;
+  if (frame->pkt_len != wire::payload_offset + config_.segment_bytes || job >= config_.jobs ||
+      segment >= config_.slots)
     return false;
   const auto* payload = frame->next == nullptr
                             ? reinterpret_cast<const float*>(bytes + wire::payload_offset)
                             : rte_pktmbuf_mtod(frame->next, const float*);
-  const float scale = expected_[segment];
+  const float scale = expected_[std::size_t{job} * config_.slots + segment];
   if (results_ % whole_check_interval == 0 && !whole_is_right(frame, payload, scale)) return false;
   return payload[0] == pattern_.front() * scale &&
          payload[pattern_.size() - 1] == pattern_.back() * scale;

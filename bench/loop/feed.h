@@ -19,7 +19,7 @@ namespace iswitch::bench {
 
 struct FeedConfig {
   datapath::SwitchAddress address;
-  wire::JobId job = 1;
+  unsigned jobs = 1;  ///< with ids from 1, all with the same members
   unsigned members = 4;
   std::uint32_t segment_bytes = 1440;
   std::uint32_t slots = 1024;
@@ -29,6 +29,11 @@ struct FeedConfig {
 
 class Feed {
  public:
+  /// Members send blocks of so many segments in turn, as workers with a window do.
+  static constexpr std::uint32_t block = 16;
+  /// Bursts between two samples of progress().
+  static constexpr std::uint64_t sample_interval = 64;
+
   explicit Feed(const FeedConfig& config);
 
   datapath::MemberSpec member(unsigned index) const;
@@ -57,8 +62,6 @@ class Feed {
 
  private:
   static constexpr unsigned scales = 4;
-  // Members send blocks of so many segments in turn, as workers with a window do.
-  static constexpr std::uint32_t block = 16;
 
   void write_contribution(rte_mbuf* frame);
   void advance();
@@ -69,18 +72,19 @@ class Feed {
   struct Template {
     std::array<std::uint8_t, wire::payload_offset> bytes{};
     wire::PartialSum udp_sum =
-        0;  ///< pseudo header, UDP and iSwitch header; round and segment zero
+        0;  ///< pseudo header, UDP and iSwitch header; job, round and segment zero
   };
   std::vector<Template> templates_;
   std::vector<float> pattern_;
   std::array<wire::PartialSum, scales> payload_sums_{};
 
   // The next contribution.
+  unsigned job_ = 0;  // from 0
   unsigned member_ = 0;
   std::uint32_t first_ = 0;    // of the block
   std::uint32_t segment_ = 0;  // within the block
   std::uint32_t round_;
-  std::vector<float> expected_;  // by segment: the sum of its contributions' scales
+  std::vector<float> expected_;  // by job and segment: the sum of its contributions' scales
 
   std::atomic<std::int64_t> cpu_nanoseconds_{0};
   std::atomic<std::uint64_t> generated_then_{0};

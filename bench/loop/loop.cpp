@@ -1,0 +1,337 @@
+#include "bench/loop/loop.h"
+
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <vector>
+
+#include "switchd/dataplane/machine.h"
+#include "switchd/pipeline/kernels.h"
+#include "switchd/text.h"
+
+namespace iswitch::bench {
+namespace {
+
+using namespace switchd;
+
+constexpr unsigned burst_size = pipeline::max_burst;
+
+std::uint16_t on_receive(std::uint16_t /*port*/, std::uint16_t /*queue*/, rte_mbuf** burst,
+                         std::uint16_t count, std::uint16_t /*most*/, void* feed) {
+  static_cast<Feed*>(feed)->generate(burst, count);
+  return count;
+}
+
+std::uint16_t on_transmit(std::uint16_t /*port*/, std::uint16_t /*queue*/, rte_mbuf** burst,
+                          std::uint16_t count, void* feed) {
+  static_cast<Feed*>(feed)->check(burst, count);
+  return count;
+}
+
+FeedConfig feed_of(const Case& one) {
+  FeedConfig config;
+  config.address.mac = {{2, 0, 0, 0, 0, 0xFE}};
+  config.address.rules.ip = {0x0A4D00FE};
+  config.jobs = one.jobs;
+  config.members = one.members;
+  config.segment_bytes = one.segment_bytes;
+  config.slots = one.slots;
+  return config;
+}
+
+control::JobConfig job_of(const Case& one, unsigned number) {
+  control::JobConfig job;
+  job.id = static_cast<wire::JobId>(number);
+  job.members = static_cast<std::uint16_t>(one.members);
+  job.slots = one.slots;
+  job.segment_bytes = one.segment_bytes;
+  return job;
+}
+
+std::int64_t thread_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// Work of some bursts at a time, timed on the lcore.
+template <class Work>
+struct TimedWork {
+  Work& work;
+  Time duration;
+  Slice slice;
+
+  static int entry(void* self) {
+    auto& timed = *static_cast<TimedWork*>(self);
+    for (int i = 0; i < 16; ++i) timed.work();  // warm
+    const Time end = monotonic_now() + timed.duration;
+    const std::int64_t start = thread_nanoseconds();
+    do {
+      for (int i = 0; i < 64; ++i) timed.slice.contributions += timed.work();
+    } while (monotonic_now() < end);
+    timed.slice.nanoseconds = static_cast<double>(thread_nanoseconds() - start);
+    return 0;
+  }
+};
+
+/// The order in which the feed gives out contributions: a block of segments of one member after the
+/// other. A burst's frames and rows for the sums come from the pools of the loop itself.
+class Order {
+ public:
+  Order(const Case& one, rte_mempool* frames, rte_mempool* rows)
+      : case_(one), frames_(burst_size), rows_(one.slots) {
+    ok_ = rte_pktmbuf_alloc_bulk(frames, frames_.data(), burst_size) == 0;
+    if (ok_ && rte_pktmbuf_alloc_bulk(rows, rows_.data(), one.slots) != 0) {
+      rte_pktmbuf_free_bulk(frames_.data(), burst_size);
+      ok_ = false;
+    }
+  }
+  ~Order() {
+    if (!ok_) return;
+    rte_pktmbuf_free_bulk(frames_.data(), burst_size);
+    rte_pktmbuf_free_bulk(rows_.data(), case_.slots);
+  }
+  Order(const Order&) = delete;
+  Order& operator=(const Order&) = delete;
+  bool ok() const { return ok_; }
+
+  /// each(row, payload, is the first of its sum) for a burst.
+  template <class Each>
+  unsigned burst(Each&& each) {
+    for (rte_mbuf* frame : frames_) {
+      const std::uint8_t* payload =
+          rte_pktmbuf_mtod(frame, const std::uint8_t*) + wire::payload_offset;
+      each(rte_pktmbuf_mtod(rows_[first_ + segment_], std::uint8_t*), payload, member_ == 0);
+      if (++segment_ < std::min(Feed::block, case_.slots - first_)) continue;
+      segment_ = 0;
+      if (++member_ < case_.members) continue;
+      member_ = 0;
+      first_ = first_ + Feed::block < case_.slots ? first_ + Feed::block : 0;
+    }
+    return burst_size;
+  }
+
+ private:
+  Case case_;
+  std::vector<rte_mbuf*> frames_;
+  std::vector<rte_mbuf*> rows_;
+  bool ok_ = false;
+  unsigned member_ = 0;
+  std::uint32_t first_ = 0;
+  std::uint32_t segment_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_of(const Case& one) {
+  MemoryWish wish;
+  wish.largest_frame = one.segment_bytes + 68;  // Ethernet header, VLAN tag, IPv4, UDP, iSwitch
+  wish.largest_segment = one.segment_bytes;
+  wish.ports = {{queue_depth, queue_depth}};
+  std::vector<control::JobConfig> jobs;
+  for (unsigned j = 1; j <= one.jobs; ++j) jobs.push_back(job_of(one, j));
+  // And a row for each slot, for run_additions.
+  wish.payload_buffers =
+      static_cast<std::uint32_t>(payload_buffers_needed(jobs, false)) + one.slots;
+  return plan_memory(wish, jobs);
+}
+
+std::unique_ptr<Eal> start_eal(const char* name, std::uint64_t largest_case, bool& huge,
+                               std::string& error) {
+  EalWish wish;
+  // What one case leaves in pieces the next cannot use whole.
+  wish.memory_bytes = 2 * largest_case + (32u << 20);
+  const auto pages = huge_pages();
+  huge = huge && !pages.empty() && pages.front().free_bytes() > wish.memory_bytes + (32u << 20);
+  wish.huge_pages = huge;
+  const CpuPlan cpus = plan_cpus(allowed_cpus());
+  wish.control_cpus = cpus.control;
+  wish.poller_cpus = cpus.pollers;
+  wish.prefix = text("iswitch-", name, '-', getpid());
+  return Eal::start(wish, error);
+}
+
+Loop::Loop(const Case& one) : case_(one), feed_(feed_of(one)) {}
+
+Loop::~Loop() {
+  if (lcore_) lcore_->stop();
+}
+
+std::unique_ptr<Loop> Loop::create(const Case& one, unsigned number, std::string& error) {
+  std::unique_ptr<Loop> loop(new Loop(one));
+  error = loop->set_up(number);
+  return error.empty() ? std::move(loop) : nullptr;
+}
+
+std::string Loop::set_up(unsigned number) {
+  std::string error;
+  const MemoryPlan plan = plan_of(case_);
+  pools_ = Pools::create(plan, false, error);
+  if (!error.empty()) return error;
+  // Received frames keep their gradients only in a pool that nobody else takes buffers from.
+  received_ = create_pool("feed", plan.frame_buffers, plan.frame_bytes, false);
+  if (!received_) return "memory for the feed does not suffice; reserve more huge pages";
+  feed_.fill(received_.get());
+
+  PortConfig config;
+  config.name = "null";
+  config.device = text("net_null", number, ",size=", case_.segment_bytes + wire::payload_offset);
+  config.mtu = static_cast<std::uint16_t>(case_.segment_bytes + 50);
+  config.transmit = case_.chained ? TransmitMode::chained : TransmitMode::copied;
+  port_ =
+      std::make_unique<Port>(config, *Device::parse(config.device), feed_of(case_).address.rules);
+  error = port_->open(received_.get());
+  if (!error.empty()) return error;
+
+  LcoreConfig lcore;
+  lcore.id = poller_lcore;
+  lcore.pipeline.address = feed_of(case_).address;
+  lcore.poll_busy = true;
+  lcore.stage_clock = &stages_;
+  lcore_ = Lcore::create(lcore, pools_, error);
+  if (!lcore_) return error;
+  lcore_->prepare_port(0, {port_->traits()}, {0});
+  if (!lcore_->launch() || !start_jobs()) return "the packet loop does not take the jobs";
+  lcore_->stop();
+  lcore_->set_ports(1, 1);
+  return {};
+}
+
+bool Loop::order(datapath::Order what) {
+  what.number = ++orders_;
+  if (!lcore_->put_order(what)) return false;
+  const Time deadline = monotonic_now() + 5 * second;
+  datapath::Answer answer;
+  while (!lcore_->take_answer(answer)) {
+    if (monotonic_now() > deadline) return false;
+    usleep(100);
+  }
+  return answer.ok;
+}
+
+bool Loop::start_jobs() {
+  for (unsigned j = 1; j <= case_.jobs; ++j) {
+    const control::JobConfig job = job_of(case_, j);
+    datapath::JobSpec spec;
+    spec.id = job.id;
+    spec.slots = job.slots;
+    spec.segment_bytes = job.segment_bytes;
+    spec.history = control::history_in_force(job);
+    bool ok = order({0, job.id, datapath::Install{spec}});
+    for (unsigned m = 0; ok && m < case_.members; ++m)
+      ok = order({0, job.id, datapath::PutMember{feed_.member(m)}});
+    if (!ok || !order({0, job.id, datapath::Start{1}})) return false;
+  }
+  return true;
+}
+
+Slice Loop::run(double seconds) {
+  const std::uint16_t ethdev = port_->traits().ethdev;
+  const auto* received = rte_eth_add_rx_callback(ethdev, 0, on_receive, &feed_);
+  const auto* sent = rte_eth_add_tx_callback(ethdev, 0, on_transmit, &feed_);
+  const std::uint64_t before = feed_.progress().generated;
+  const bool launched = lcore_->launch();
+  // The first samples are the loop getting warm.
+  Feed::Progress from = feed_.progress();
+  const Time give_up = monotonic_now() + second;
+  while (launched && from.generated < before + 5 * Feed::sample_interval * burst_size &&
+         monotonic_now() < give_up) {
+    usleep(100);
+    from = feed_.progress();
+  }
+  usleep(static_cast<useconds_t>(seconds * 1e6));
+  const Feed::Progress to = feed_.progress();
+  lcore_->stop();
+  rte_eth_remove_rx_callback(ethdev, 0, received);
+  rte_eth_remove_tx_callback(ethdev, 0, sent);
+  return {static_cast<double>(to.generated - from.generated),
+          static_cast<double>(to.cpu_nanoseconds - from.cpu_nanoseconds)};
+}
+
+template <class Work>
+Slice Loop::run_work(double seconds, Work& work) {
+  TimedWork<Work> timed{work, static_cast<Time>(seconds * second), {}};
+  if (rte_eal_remote_launch(&TimedWork<Work>::entry, &timed, poller_lcore) != 0) return {};
+  rte_eal_wait_lcore(poller_lcore);
+  return timed.slice;
+}
+
+std::vector<double> Loop::run_stages(double seconds) {
+  const std::uint64_t before = feed_.generated();
+  stages_.start();
+  run(seconds);
+  stages_.on = false;
+  std::vector<double> out;
+  for (const std::uint64_t cycles : stages_.cycles)
+    out.push_back(static_cast<double>(cycles) / static_cast<double>(feed_.generated() - before));
+  return out;
+}
+
+Slice Loop::run_receive(double seconds) {
+  const std::uint16_t ethdev = port_->traits().ethdev;
+  auto work = [ethdev] {
+    std::array<rte_mbuf*, burst_size> burst;
+    const unsigned count = rte_eth_rx_burst(ethdev, 0, burst.data(), burst_size);
+    rte_pktmbuf_free_bulk(burst.data(), count);
+    return count;
+  };
+  return run_work(seconds, work);
+}
+
+Slice Loop::run_feed(double seconds) {
+  Feed feed(feed_of(case_));
+  const std::uint16_t ethdev = port_->traits().ethdev;
+  const auto* callback = rte_eth_add_rx_callback(ethdev, 0, on_receive, &feed);
+  const Slice slice = run_receive(seconds);
+  rte_eth_remove_rx_callback(ethdev, 0, callback);
+  return slice;
+}
+
+Slice Loop::run_additions(double seconds) {
+  Order order(case_, received_.get(), pools_.payloads.get());
+  if (!order.ok()) return {};
+  const pipeline::Kernels& kernels = pipeline::best_kernels();
+  const std::size_t count = case_.segment_bytes / sizeof(float);
+  auto work = [&] {
+    return order.burst([&](std::uint8_t* row, const std::uint8_t* payload, bool first) {
+      (first ? kernels.open : kernels.add)(row, payload, count);
+    });
+  };
+  return run_work(seconds, work);
+}
+
+Slice Loop::run_checksums(double seconds) {
+  Order order(case_, received_.get(), pools_.payloads.get());
+  if (!order.ok()) return {};
+  const auto sum = wire::checksum_variants().back().sum;
+  volatile wire::PartialSum total = 0;
+  auto work = [&] {
+    return order.burst([&](std::uint8_t*, const std::uint8_t* payload, bool) {
+      total = total + sum({payload, case_.segment_bytes});
+    });
+  };
+  return run_work(seconds, work);
+}
+
+std::string Loop::verify() const {
+  if (feed_.wrong() != 0) return text(feed_.wrong(), " results were wrong");
+  const pipeline::Counters& counters = lcore_->pipeline().counters();
+  const std::uint64_t added = counters.get(pipeline::Counter::aggregate_added);
+  if (feed_.generated() != added)
+    return text(feed_.generated() - added, " of ", feed_.generated(),
+                " contributions were not added");
+  // The last block of each job may be half sent.
+  const std::uint64_t most_open = std::uint64_t{Feed::block} * case_.jobs;
+  const std::uint64_t sums = feed_.generated() / case_.members;
+  const std::uint64_t sent = lcore_->port_counters(0).tx_frames.get();
+  if (feed_.results() != sent || sent < (sums - std::min(sums, most_open)) * case_.members)
+    return text(feed_.results(), " results of ", sums, " sums came out");
+  if (feed_.results() > 0 && feed_.checked_whole() == 0) return "no result was looked at whole";
+  return {};
+}
+
+}  // namespace iswitch::bench
