@@ -37,7 +37,6 @@ constexpr unsigned prompt_enough = 8;
 // core offered to others, then with rests.
 constexpr Time spin_time = 20 * microsecond;
 constexpr Time yield_time = 2 * millisecond;
-constexpr Time yield_time_with_descriptor = 100 * microsecond;
 constexpr Time longest_rest = millisecond;  // while something is expected
 constexpr Time longest_idle_rest = 10 * millisecond;
 constexpr Time yielding = 1;  // rest(): offer the core, and come back
@@ -444,9 +443,24 @@ Time Core::rest(Time now) const {
     return wakes ? longest_idle_rest
                  : std::clamp(silence / rest_share, 50 * microsecond, longest_idle_rest);
   }
-  if (silence < spin_time) return 0;
-  if (silence < (wakes ? yield_time_with_descriptor : yield_time)) return yielding;
-  return wakes ? longest_rest : std::min(silence / rest_share, longest_rest);
+  if (silence < (wakes ? patience_ : spin_time)) return 0;
+  // Who sleeps until something comes goes on at once then; who offers the core to others gets it
+  // back when they have had their time.
+  if (wakes) return longest_rest;
+  return silence < yield_time ? yielding : std::min(silence / rest_share, longest_rest);
+}
+
+/// Something has come. Polling for it pays where it comes soon; where cores are short, or members
+/// compute, whoever sleeps at once leaves the core to those it waits for, and is woken in time. Now
+/// and then it is tried again.
+void Core::learn_patience(Time now) {
+  constexpr unsigned trial = 64;
+  if (now - lively_at_ <= spin_time) {
+    patience_ = spin_time;
+  } else {
+    patience_ = ++long_waits_ % trial == 0 ? spin_time : patience_ / 2;
+  }
+  lively_at_ = now;
 }
 
 void Core::pump(bool readable) {
@@ -454,7 +468,7 @@ void Core::pump(bool readable) {
   for (unsigned batch = 0; batch < most_batches; ++batch) {
     if (readable) {
       const std::span<const Received> batch_received = transport_->receive();
-      if (polls_ && !batch_received.empty()) lively_at_ = now;
+      if (polls_ && !batch_received.empty()) learn_patience(now);
       for (const Received& received : batch_received) {
         engine_->receive(received.datagram, received.ecn, now);
       }

@@ -125,6 +125,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Woken wait_for_descriptor(Time now, Time wake, bool writable) const;
   /// How long a transport that polls is left alone; 0: not at all.
   Time rest(Time now) const;
+  void learn_patience(Time now);
   void pump(bool readable);
   void transmit(Time now);
   void finish_operations();
@@ -165,6 +166,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<Transport> transport_;  // none once closed
   Transport::Counts final_counts_;
   bool polls_ = false;  // the transport does
+  Time patience_ = 0;   // how long it is polled before resting, where something ends the rest
+  unsigned long_waits_ = 0;
   Time lively_at_ = 0;  // something came or was submitted
   std::optional<Engine> engine_;
   std::unordered_map<OperationId, std::shared_ptr<Handle::State>> operations_;

@@ -10,8 +10,8 @@ namespace iswitch::load {
 
 namespace {
 
-/// Devices are polled for so long before the core is offered to others.
-constexpr Time spin_time = 20 * microsecond;
+/// Devices are polled for so long without a pause once nothing comes.
+constexpr Time spin_time = 30 * microsecond;
 
 /// A socket a worker.
 class UdpLink final : public Link {
@@ -71,7 +71,13 @@ class DeviceLink final : public Link {
  public:
   explicit DeviceLink(std::vector<std::unique_ptr<agent::FramePort>> ports, std::uint16_t workers)
       : ports_(std::move(ports)),
-        users_(static_cast<std::uint16_t>((workers + ports_.size() - 1) / ports_.size())) {}
+        users_(static_cast<std::uint16_t>((workers + ports_.size() - 1) / ports_.size())) {
+    for (const auto& port : ports_) polled_.push_back({port->device().fd(), POLLIN, 0});
+    // Where one has to be asked again and again, all are.
+    const bool wake = std::all_of(polled_.begin(), polled_.end(),
+                                  [](const pollfd& polled) { return polled.fd >= 0; });
+    if (!wake) polled_.clear();
+  }
 
   Address address(std::uint16_t worker) const override {
     const agent::FramePort& port = *ports_[worker % ports_.size()];
@@ -94,7 +100,16 @@ class DeviceLink final : public Link {
     ports_[worker % ports_.size()]->send(datagrams, user_of(worker));
   }
   void wait(Time time, Time quiet) override {
-    if (time > 0 && quiet > spin_time) sched_yield();
+    if (time <= 0 || quiet <= spin_time) return;
+    if (polled_.empty()) {
+      sched_yield();
+      return;
+    }
+    for (const auto& port : ports_) {
+      if (!port->arm()) return;
+    }
+    const timespec bounded{time / second, time % second};
+    ppoll(polled_.data(), polled_.size(), &bounded, nullptr);
   }
   std::string trouble_text() const override {
     for (const auto& port : ports_) {
@@ -120,6 +135,7 @@ class DeviceLink final : public Link {
 
   std::vector<std::unique_ptr<agent::FramePort>> ports_;
   std::uint16_t users_;
+  std::vector<pollfd> polled_;  // empty: nothing wakes
 };
 
 std::unique_ptr<Link> open_sockets(const LinkOptions& options, std::string& problem) {

@@ -5,9 +5,12 @@
 #include <rte_ethdev.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string>
 #include <variant>
@@ -200,6 +203,19 @@ TEST_CASE("buffers that were reserved and not sent are not lost") {
   }
   device->commit({});
   CHECK_FALSE(rings.receive());
+}
+
+TEST_CASE("a child of fork() is told that DPDK does not survive it") {
+  Rings rings("fork");
+  const auto device = open("net_ring_fork");
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string problem = problem_of("net_ring_other");
+    _exit(problem.find("does not survive fork()") != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a device belongs to one, and what is wrong is told in one line") {
