@@ -84,25 +84,15 @@ void Control::State::on_parent_unasked(Job& job, const wire::Packet& packet, con
   if (told.body.status == wire::Status::mismatch)
     return tell_all(job, wire::Status::mismatch, told.body.missing, turn);
   if (told.body.status != wire::Status::gone) return;
-  gone_above(job,
-             {static_cast<std::uint32_t>(told.body.missing >> 32),
-              static_cast<std::uint32_t>(told.body.missing)},
-             turn);
-}
-
-void Control::State::gone_above(Job& job, const wire::SlotBody& slot, const Turn& turn) {
-  if (slot.segment >= job.spec.slots) return;
-  order(job, datapath::Replay{slot.segment, slot.round, wire::no_member}, turn,
-        [this, slot](Job& same, const Outcome& outcome, const Turn& later) {
-          // About a late copy of a sum whose result is here, it means nothing.
-          if (outcome.slot == datapath::SlotState::kept) return;
-          if (same.is_sync() || outcome.slot != datapath::SlotState::waiting)
-            return tell_all(same, wire::Status::gone,
-                            std::uint64_t{slot.segment} << 32 | slot.round, later);
-          // That its own push was in it can not be learned any more. Its members' pushes are given
-          // up with it, so all begin anew: they lose their places when this one is taken again.
-          same.uplink->give_up_place(later);
-          link_changed(same, later);
+  const wire::SlotBody about{static_cast<std::uint32_t>(told.body.missing >> 32),
+                             static_cast<std::uint32_t>(told.body.missing)};
+  if (about.segment >= job.spec.slots) return;
+  if (!job.is_sync()) return order(job, datapath::GiveUp{about.segment, about.round}, turn);
+  // About a late copy of a sum whose result is here, it means nothing.
+  order(job, datapath::Replay{about.segment, about.round, wire::no_member}, turn,
+        [this, missing = told.body.missing](Job& same, const Outcome& outcome, const Turn& later) {
+          if (outcome.slot != datapath::SlotState::kept)
+            tell_all(same, wire::Status::gone, missing, later);
         });
 }
 
@@ -315,6 +305,15 @@ void Control::State::gone_here(Job& job, const datapath::Notice& notice, const T
                      if (status == wire::Status::gone)
                        tell_member(same, member, status, operation, later);
                    });
+}
+
+void Control::State::tell_workers(Job& job, wire::Status status, std::uint64_t missing,
+                                  const Turn& turn) {
+  for (MemberId id = 0; id < wire::max_members; ++id) {
+    const Member* const member = job.members.find(id);
+    if (member != nullptr && member->spec.kind == wire::MemberKind::worker)
+      tell_member(job, id, status, missing, turn);
+  }
 }
 
 void Control::State::tell_all(Job& job, wire::Status status, std::uint64_t missing,

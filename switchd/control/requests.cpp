@@ -170,11 +170,11 @@ void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody
   if (job.uplink && !open && outcome.slot != datapath::SlotState::kept)
     return help_from_parent(
         job, slot, turn,
-        [this, who, slot, help, operation](Job& same, wire::Status status, const Turn& later) {
+        [this, who, help, operation](Job& same, wire::Status status, const Turn& later) {
           std::erase(same.helps, help);
           const bool gone = status == wire::Status::gone;
           answer(same, who, status, later, gone ? operation : 0);
-          if (gone && !same.is_sync()) gone_above(same, slot, later);
+          if (gone && !same.is_sync()) tell_workers(same, status, operation, later);
         });
   std::erase(job.helps, help);
   switch (outcome.slot) {

@@ -136,8 +136,6 @@ struct Control::State {
   /// the job is not to be started.
   bool adapt(Job& job, const Turn& turn);
   void reinstall(Job& job, const datapath::JobSpec& spec, const Turn& turn);
-  /// A result or update is not kept by the parent any more.
-  void gone_above(Job& job, const wire::SlotBody& slot, const Turn& turn);
   /// Members cannot be told of a base_round that is not newer than theirs: they lose their places
   /// and join again. This switch keeps its own meanwhile, or the others would sum without them.
   void dismiss_members(Job& job, const Turn& turn);
@@ -155,6 +153,8 @@ struct Control::State {
                    std::function<void(Job&, wire::Status, const Turn&)> then);
   /// The parent may have what is not kept here.
   void gone_here(Job& job, const datapath::Notice& notice, const Turn& turn);
+  /// Of an update that is gone: to a child switch such a word is about a push of its own.
+  void tell_workers(Job& job, wire::Status status, std::uint64_t missing, const Turn& turn);
   void tell_all(Job& job, wire::Status status, std::uint64_t missing, const Turn& turn);
 
   // ---- passing on (announce.cpp)

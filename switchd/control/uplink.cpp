@@ -61,12 +61,6 @@ void Uplink::lose_place(const Turn& turn) {
   fail_helps(turn);
 }
 
-void Uplink::give_up_place(const Turn& turn) {
-  if (stage_ != Stage::member) return;
-  lose_place(turn);
-  note_state(turn.now);
-}
-
 void Uplink::close(const Turn& turn) {
   if (stage_ == Stage::closed) return;
   if (stage_ == Stage::unfit) {

@@ -47,8 +47,6 @@ class Uplink {
   void close(const Turn& turn);
   /// Until open(): the place is kept, and no other one taken if it is lost.
   void keep_place() { no_other_place_ = true; }
-  /// What was sent up is not to be acknowledged any more: another place is taken.
-  void give_up_place(const Turn& turn);
   /// One Leave, and nothing after it: this switch or its job ends.
   void farewell(const Turn& turn);
 

@@ -125,6 +125,12 @@ struct SendUp {
   std::uint32_t segment = 0;
   std::uint32_t round = 0;
 };
+/// Of an asynchronous child: this push of its own is in an update that the parent does not keep any
+/// more. If it waits, it waits no longer, and the next sum goes up.
+struct GiveUp {
+  std::uint32_t segment = 0;
+  std::uint32_t push = 0;
+};
 /// Answer the job's open sums (for people; at most `limit`).
 struct ListSlots {
   std::uint32_t limit = 0;
@@ -134,7 +140,7 @@ struct Order {
   std::uint64_t number = 0;  ///< grows by one; answers carry it
   JobId job = 0;
   std::variant<Install, Remove, Stop, Start, SetHalted, PutMember, DropMember, PutParent,
-               SetThreshold, Force, Replay, SendUp, ListSlots>
+               SetThreshold, Force, Replay, SendUp, GiveUp, ListSlots>
       what;
 };
 
@@ -145,8 +151,7 @@ enum class SlotState : std::uint8_t {
   none,      ///< neither open nor kept; that sum may still come
   kept,      ///< result kept; Replay: sent again. Force: it is complete already
   open,      ///< Replay: `missing` tells who. Force: it was open, now forced
-  waiting,   ///< complete here and sent up; the parent has not answered yet. Asynchronous: the
-             ///< update is not kept, and the push that waits for the parent may be in it
+  waiting,   ///< complete here and sent up; the parent has not answered yet
   gone,      ///< Replay: not newer than the slot's last round and not kept
 };
 
@@ -185,9 +190,11 @@ struct ControlFrame {
 /// Datapaths coalesce notices per member; control limits the rate of what it sends.
 struct Notice {
   enum class Kind : std::uint8_t {
-    not_a_member,    ///< source and ingress match no row: tell the source
-    not_running,     ///< forming or halted: tell `member`
-    gone,  ///< not kept any more: tell `member`; a synchronous child asks its parent for it (Help)
+    not_a_member,  ///< source and ingress match no row: tell the source
+    not_running,   ///< forming or halted: tell `member`
+    gone,  ///< not kept any more: tell `member`; a synchronous child asks its parent for it (Help).
+           ///< Asynchronous: the update that acknowledges the member's push; `round` is the newest
+           ///< that is gone, for a child switch the push
     mismatch,        ///< another tag or length: tell `member` and `others`
     parent_address,  ///< an ARP reply from the parent's IPv4 address: `source` has its MAC
   };

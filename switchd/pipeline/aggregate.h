@@ -71,14 +71,18 @@ class Aggregator {
     sync_.complete_if_met(job, index);
   }
 
-  /// A sum that waits for the parent goes there again.
-  void send_up_again(JobType& job, std::uint32_t index) {
-    is_async(job) ? async_.send_up_again(job, index) : sync_.send_up_again(job, index);
+  /// A sum that waits for the parent goes there again. (In an asynchronous job no state_of says so:
+  /// Help is about updates there, and nobody asks for one that is still to come.)
+  void send_up_again(JobType& job, std::uint32_t index) { sync_.send_up_again(job, index); }
+
+  /// At an asynchronous child: a push that is in an update which is not kept any more.
+  void give_up_waiting(JobType& job, std::uint32_t index, std::uint32_t push) {
+    if (is_async(job) && job.link != nullptr) async_.give_up_waiting(job, index, push);
   }
 
   /// The result that a contribution came too late for (Row::gone).
   std::uint32_t gone_round(const JobType& job, const Contribution& c) const {
-    return is_async(job) ? async_.newest_gone(job, c.slot) : c.header().round;
+    return is_async(job) ? async_.gone_round(job, c) : c.header().round;
   }
 
   /// Sends a kept result to one member.

@@ -71,27 +71,32 @@ class AsyncSlots {
     return std::popcount(job.members & ~slot.members) <= slot.contributions - present;
   }
 
-  /// State of an update. One that is not there yet may come, whether a sum is open or not. At a
-  /// child `waiting`: the update is not here, and the push that waits for the parent may be in it.
+  /// State of an update. One that is not there yet may come, whether a sum is open or not.
   datapath::SlotState state_of(JobType& job, std::uint32_t index, std::uint32_t update) const {
     const SlotType& slot = job.slots.slot(index);
     const std::uint32_t age = slot.last_round - update;
     if (age < job.slots.history() && job.slots.kept(index, age).place == Place::kept)
       return datapath::SlotState::kept;
-    if (!may_leave(job, index) && wire::serial_newer(update, job.async->outstanding[index].since))
-      return datapath::SlotState::waiting;
     return wire::serial_newer(update, slot.last_round) ? datapath::SlotState::none
                                                        : datapath::SlotState::gone;
   }
 
-  /// Updates up to this one are not kept any more.
-  static std::uint32_t newest_gone(const JobType& job, std::uint32_t index) {
-    return job.slots.slot(index).last_round - job.slots.history();
+  /// What the member of a push is told whose update is not kept any more: the newest update of
+  /// which that is true. A child switch learns which push it is, since it may have another one on
+  /// its way.
+  static std::uint32_t gone_round(const JobType& job, const Contribution& c) {
+    const wire::Header& header = c.header();
+    if (job.rows[header.member].kind == wire::MemberKind::child_switch) return header.round;
+    return job.slots.slot(c.slot).last_round - job.slots.history();
   }
 
-  /// A push that waits for the parent goes there again.
-  void send_up_again(JobType& job, std::uint32_t index) {
-    if (!may_leave(job, index)) send_up(job, index, true);
+  /// At a child: the parent has that push in an update which is not kept any more. It waits no
+  /// longer, and the next sum goes on its way. Its members are told when they repeat theirs.
+  void give_up_waiting(JobType& job, std::uint32_t index, std::uint32_t number) {
+    OutstandingPush<Handle>& push = job.async->outstanding[index];
+    if (!push.waiting || push.number != number) return;
+    give_up(push);
+    leave_if_met(job, index);
   }
 
   /// At a child: the parent has the outstanding push in a result. True when there was one.
@@ -136,7 +141,7 @@ class AsyncSlots {
   Row repeated(JobType& job, const SlotType& slot, const Contribution& c, std::uint32_t accepted) {
     const wire::Header& header = c.header();
     if (accepted - header.round >= accepted - job.base_round) return Row::stale;
-    send_up_again(job, c.slot);
+    if (!may_leave(job, c.slot)) send_up(job, c.slot, true);
     const MemberMask bit = MemberMask{1} << header.member;
     // Its member pushed again since, so it knows that this one was acknowledged.
     if (header.round != accepted) return Row::duplicate;
@@ -183,7 +188,6 @@ class AsyncSlots {
     push.members = slot.members;
     push.opened_at = slot.opened_at;
     ++push.number;
-    push.since = slot.last_round;
     push.workers = slot.workers;
     push.bytes = slot.bytes;
     push.checksum = sums_.folded(job, checksum);

@@ -26,7 +26,6 @@ struct OutstandingPush {
   MemberMask members = 0;
   Time opened_at = 0;
   std::uint32_t number = 0;  ///< of the push, or of the last one where none is outstanding
-  std::uint32_t since = 0;   ///< newest update when it left: it can only be in a newer one
   std::uint32_t workers = 0;
   std::uint16_t bytes = 0;
   std::uint16_t checksum = 0;

@@ -123,6 +123,9 @@ class Pipeline {
   void carry_out(const datapath::SendUp& order, JobType& job, Time now, Sink& sink,
                  datapath::Answer& answer);
   template <class Sink>
+  void carry_out(const datapath::GiveUp& order, JobType& job, Time now, Sink& sink,
+                 datapath::Answer& answer);
+  template <class Sink>
   void carry_out(const datapath::ListSlots& order, JobType& job, Time now, Sink& sink,
                  datapath::Answer& answer);
   template <class Sink>
@@ -496,6 +499,14 @@ void Pipeline<Buffers>::carry_out(const datapath::SendUp& order, JobType& job, T
                                   datapath::Answer& answer) {
   const auto slot = look_up(job, order.segment, order.round, answer);
   if (answer.slot == datapath::SlotState::waiting) aggregator_.send_up_again(job, *slot);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::carry_out(const datapath::GiveUp& order, JobType& job, Time, Sink&,
+                                  datapath::Answer& answer) {
+  if (const auto slot = slot_of(job, order.segment, answer); slot.has_value())
+    aggregator_.give_up_waiting(job, *slot, order.push);
 }
 
 template <BufferPool Buffers>

@@ -10,8 +10,8 @@ namespace iswitch::sim {
 
 namespace {
 constexpr std::size_t recent = 64;       // pushes of a rank that an update may still bring
-constexpr unsigned most_parts = 12;      // of one rank in an update: it gave the earlier ones up
-constexpr std::size_t one_of_many = 24;  // such parts are not older than that
+constexpr unsigned few_parts = 3;        // of one rank in an update
+constexpr std::size_t one_of_many = 32;  // where there are more, they are among so many newest ones
 }  // namespace
 
 AsyncChecks::AsyncChecks(World& world, std::uint16_t job, unsigned number, unsigned ranks,
@@ -172,8 +172,7 @@ bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::ui
                              std::vector<std::uint32_t>& found) const {
   if (more == 0) return left == 0 && is_sum_of(update, rank, first, found);
   const auto& pushes = pushes_[rank];
-  const std::size_t reach = more + found.size() > 1 ? one_of_many : recent;
-  const std::size_t oldest = pushes.size() > reach ? pushes.size() - reach : 0;
+  const std::size_t oldest = pushes.size() > recent ? pushes.size() - recent : 0;
   for (std::size_t serial = below; serial-- > oldest;) {
     if (pushes[serial].where[update.segment] != 0) continue;
     const float part = value(rank, static_cast<std::uint32_t>(serial), first);
@@ -185,14 +184,49 @@ bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::ui
   return false;
 }
 
+// Every sum of the older half of the newest ones, and for each sum of the other half what is then
+// left among them.
+bool AsyncChecks::find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first,
+                                  float sum, std::vector<std::uint32_t>& found) const {
+  std::vector<std::uint32_t> serials;
+  const auto& pushes = pushes_[rank];
+  for (std::size_t serial = pushes.size(); serial-- > 0 && serials.size() < one_of_many;)
+    if (pushes[serial].where[update.segment] == 0)
+      serials.push_back(static_cast<std::uint32_t>(serial));
+  const std::size_t newer = serials.size() / 2;
+  const auto sum_of = [&](std::size_t begin, std::size_t end, std::uint32_t chosen) {
+    float total = 0;
+    for (std::size_t i = begin; i < end; ++i)
+      if ((chosen >> (i - begin) & 1) != 0) total += value(rank, serials[i], first);
+    return total;
+  };
+  std::multimap<float, std::uint32_t> older;
+  for (std::uint32_t chosen = 0; chosen < 1U << (serials.size() - newer); ++chosen) {
+    const float total = sum_of(newer, serials.size(), chosen);
+    if (total <= sum) older.emplace(total, chosen);
+  }
+  for (std::uint32_t chosen = 0; chosen < 1U << newer; ++chosen) {
+    const auto [begin, end] = older.equal_range(sum - sum_of(0, newer, chosen));
+    for (auto it = begin; it != end; ++it) {
+      found.clear();
+      const std::uint64_t all = std::uint64_t{it->second} << newer | chosen;
+      for (std::size_t i = 0; i < serials.size(); ++i)
+        if ((all >> i & 1) != 0) found.push_back(serials[i]);
+      if (is_sum_of(update, rank, first, found)) return true;
+    }
+  }
+  return false;
+}
+
 bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
                          std::uint64_t first, unsigned& parts) {
   const float sum = update.values[first - update.first];
   std::vector<std::uint32_t> found;
   auto& pushes = pushes_[rank];
   bool right = is_sum_of(update, rank, first, found);
-  for (unsigned count = 1; !right && count <= most_parts; ++count)
+  for (unsigned count = 1; !right && count <= few_parts; ++count)
     right = find_parts(update, rank, first, count, sum, pushes.size(), found);
+  if (!right) right = find_many_parts(update, rank, first, sum, found);
   if (!right) {
     wrong(property::exact_sum, rank, explain(rank, update, first, sum));
     return false;

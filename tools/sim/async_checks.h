@@ -94,6 +94,8 @@ class AsyncChecks {
   bool is_sum_of(const agent::Update& update, unsigned rank, std::uint64_t first,
                  const std::vector<std::uint32_t>& serials) const;
   /// Adds `more` pushes to `found`, of those that are in no update, so that they make the update.
+  bool find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first, float sum,
+                       std::vector<std::uint32_t>& found) const;
   bool find_parts(const agent::Update& update, unsigned rank, std::uint64_t first, unsigned more,
                   float left, std::size_t below, std::vector<std::uint32_t>& found) const;
   /// The rank's pushes in the update, as far as the segment shows the rank.

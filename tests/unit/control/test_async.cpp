@@ -225,7 +225,7 @@ TEST_CASE("an asynchronous child that lost its place in a running job: its membe
   CHECK(rig.parent.resets == 0);
 }
 
-TEST_CASE("an asynchronous child whose own push may be in an update that is gone begins anew",
+TEST_CASE("an asynchronous child gives up the push that its parent says to be gone",
           "[control][async]") {
   ChildRig rig([] {
     JobConfig config = async_config(2);
@@ -233,45 +233,46 @@ TEST_CASE("an asynchronous child whose own push may be in an update that is gone
     return config;
   }());
   rig.run();
-  const auto incarnation = rig.shard().parent->incarnation;
-  const SlotState state =
-      GENERATE(SlotState::kept, SlotState::gone, SlotState::none, SlotState::waiting);
-  rig.bench.datapath.slots[{1, 406}] = state;
   const auto before = rig.bench.sent.size();
-  const bool asked = GENERATE(false, true) && state != SlotState::kept;
-  if (asked) {
-    rig.parent.statuses[Action::help] = Status::gone;
-    const auto header = rig.members[0].next_header(Action::help);
-    rig.bench.deliver(rig.members[0],
-                      wire::write_slot_request(header, {1, 406}, rig.members[0].as_client()));
-    rig.parent.pump();
-    CHECK(rig.bench.reply_to(rig.members[0], header)->status() == Status::gone);
-  } else {
-    rig.parent.unasked(Status::gone, std::uint64_t{1} << 32 | 406);
+  rig.parent.unasked(Status::gone, std::uint64_t{1} << 32 | 406);
+  rig.parent.unasked(Status::gone, std::uint64_t{0xFFFFFF} << 32 | 406);
+  const auto given_up = orders_of<datapath::GiveUp>(rig.bench.datapath);
+  REQUIRE(given_up.size() == 1);
+  CHECK(given_up[0].segment == 1);
+  CHECK(given_up[0].push == 406);
+  // Its members learn by themselves what they lack.
+  for (const auto& member : rig.members) CHECK(rig.bench.to(member, before).empty());
+  CHECK(rig.parent.joins == 1);
+  CHECK(rig.shard().stops == 0);
+}
+
+TEST_CASE("an update that is gone is told to workers; to a child switch it would mean a push",
+          "[control][async]") {
+  JobConfig config = async_config(3);
+  config.base_round.reset();
+  Bench bench({config}, parent_config());
+  Parent parent(bench);
+  parent.terms.mode = wire::Mode::async;
+  parent.show_address();
+  std::vector<Client> members;
+  for (unsigned i = 0; i < 3; ++i) {
+    members.push_back(client(i));
+    wire::JoinBody body = async_join(members[i], static_cast<MemberId>(i));
+    if (i == 2) {
+      body.kind = wire::MemberKind::child_switch;
+      body.shards = 1;
+    }
+    bench.join(members[i], body);
   }
-  rig.parent.pass(500 * ms);
-  const auto told = rig.bench.to(rig.members[1], before);
-  if (state != SlotState::waiting) {  // nothing of its own is in doubt
-    CHECK(rig.parent.joins == 1);
-    CHECK(rig.shard().stops == 0);
-    REQUIRE(told.size() == (state == SlotState::kept ? 0 : 1));
-    if (!told.empty()) CHECK(told[0].status() == Status::gone);
-    return;
-  }
-  CHECK(rig.parent.joins == 2);
-  CHECK(rig.parent.leaves == 0);
-  CHECK(rig.bench.view().members.empty());
-  CHECK(rig.bench.plain(rig.members[0], Action::ping)->status() == Status::not_a_member);
-  for (auto& member : rig.members) {
-    member.incarnation += 1000;
-    rig.bench.join(member, async_join(member));
-  }
-  rig.parent.pass(500 * ms);
-  CHECK(rig.bench.view().state == JobState::running);
-  CHECK(rig.shard().base == rig.parent.base);  // the others went on
-  CHECK(rig.shard().parent->incarnation != incarnation);
-  CHECK(rig.shard().parent->incarnation == rig.parent.row->incarnation);
-  CHECK(rig.shard().refills.at(0) == 2);
+  parent.pass(50 * millisecond);
+  REQUIRE(bench.view().state == JobState::running);
+  parent.statuses[Action::help] = Status::gone;
+  const auto before = bench.sent.size();
+  bench.help(members[0], 1, 406);
+  parent.pump();
+  CHECK(bench.to(members[1], before).size() == 1);
+  CHECK(bench.to(members[1], before).back().status() == Status::gone);
+  CHECK(bench.to(members[2], before).empty());
 }
 
 TEST_CASE("a member's push whose update is gone: it is told, nobody is asked", "[control][async]") {

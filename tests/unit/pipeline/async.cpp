@@ -494,11 +494,7 @@ TEST_CASE("async child: copies and late results; a hole acknowledges when it is 
   t.push(0, 2);
   t.send(Down{.round = base + 2, .floats = {2}, .members = 0b1});  // base + 1, with us, was lost
   CHECK(t.only_result().fields.members == 0);
-  CHECK(t.order(datapath::Replay{0, base, 0}).slot == SlotState::gone);
-  CHECK(t.order(datapath::Replay{0, base + 1, 0}).slot == SlotState::waiting);
-  CHECK(t.order(datapath::Replay{0, base + 2, 0}).slot == SlotState::kept);
-  CHECK(t.order(datapath::Replay{0, base + 3, 0}).slot == SlotState::waiting);
-  CHECK(t.take_results().size() == 1);
+  CHECK(t.order(datapath::Replay{0, base + 1, 0}).slot == SlotState::gone);
   CHECK(t.take_ups().empty());
   t.send(Down{.round = base + 1, .floats = {1}});
   Result r = t.only_result();
@@ -520,6 +516,49 @@ TEST_CASE("async child: copies and late results; a hole acknowledges when it is 
   CHECK(t.order(datapath::ListSlots{9}).open.empty());
   t.send(Down{.round = base, .floats = {1}});
   CHECK(t.count(Counter::parent_drop_old) == 2);
+}
+
+TEST_CASE("async child: a push whose update is gone waits no longer") {
+  AsyncChild t(2, 3);
+  t.order(datapath::SetThreshold{1});
+  t.push(0, 1);
+  t.push(1, 1);
+  CHECK(t.take_ups().size() == 1);
+  const auto give_up = [&](std::uint32_t push) { t.order(datapath::GiveUp{0, base + push}); };
+  give_up(2);  // about another push
+  give_up(0);
+  CHECK(t.take_ups().empty());
+  give_up(1);
+  CHECK(t.take_results().empty());
+  const Up next = t.only_up();  // what has been collected meanwhile
+  CHECK(next.header.round == base + 2);
+  // Its member is told: its push is in no result that is kept.
+  t.push(0, 1);
+  t.take_ups();
+  const auto notices = t.take_notices();
+  REQUIRE(notices.size() == 1);
+  CHECK(notices[0].kind == Notice::Kind::gone);
+  CHECK(notices[0].member == 0);
+  t.send(Down{.round = base + 4, .floats = {4}});
+  CHECK(t.only_result().fields.members == 0b10);
+  give_up(2);  // nothing waits
+  CHECK(t.take_ups().empty());
+  CHECK(t.pool.in_use() == 1);
+}
+
+TEST_CASE("async: a child switch is told which of its pushes is gone") {
+  Root t(2, 2);
+  t.put(1, 1, wire::MemberKind::child_switch, 1, 7);
+  t.order(datapath::SetThreshold{1});
+  t.send(Part{.member = 1, .round = base + 1, .floats = {1}, .workers = 3});
+  for (std::uint32_t n = 1; n <= 2; ++n) t.push(0, n);
+  t.take_results();
+  t.send(Part{.member = 1, .round = base + 1, .floats = {1}, .workers = 3});
+  const auto notices = t.take_notices();
+  REQUIRE(notices.size() == 1);
+  CHECK(notices[0].kind == Notice::Kind::gone);
+  CHECK(notices[0].round == base + 1);
+  CHECK(t.take_results().empty());
 }
 
 TEST_CASE("async child: a bit of this switch with nothing outstanding acknowledges nobody") {

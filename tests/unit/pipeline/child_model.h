@@ -305,11 +305,16 @@ class AsyncModel : public ModelBase {
     if (!in_history(position, line.last) || found == line.results.end()) return std::nullopt;
     return found->second;
   }
-  /// The update is not kept, and the push that waits at the parent may be in it.
-  bool may_hold_waiting(std::uint32_t segment, std::int64_t position) {
-    const Line& line = lines_[segment];
-    return line.waiting.has_value() && position > line.left_after;
+  /// That push is in an update which the parent does not keep any more.
+  Expected give_up(std::uint32_t segment, std::int64_t push) {
+    Expected expected;
+    Line& line = lines_[segment];
+    if (!line.waiting.has_value() || push != line.pushes) return expected;
+    line.waiting.reset();
+    leave_if_met(segment, line, expected);
+    return expected;
   }
+  std::int64_t pushes(std::uint32_t segment) { return lines_[segment].pushes; }
   std::int64_t last(std::uint32_t segment) { return lines_[segment].last; }
   std::int64_t accepted(std::uint32_t segment, MemberId member) {
     return lines_[segment].accepted[member];
@@ -324,8 +329,7 @@ class AsyncModel : public ModelBase {
     unsigned needed = 0;  // the threshold when it was opened
     bool forced = false;
     std::optional<Figures> waiting;
-    std::int64_t pushes = 0;      // own ones, at a child
-    std::int64_t left_after = 0;  // the newest update when the waiting one left
+    std::int64_t pushes = 0;  // own ones, at a child
   };
 
   bool is_met(const Line& line) const {
@@ -347,7 +351,6 @@ class AsyncModel : public ModelBase {
       sum.flags |= take_echo();
       sum.tag = parent_spec().incarnation;
       line.waiting = sum;
-      line.left_after = line.last;
       expected.up.push_back({segment, ++line.pushes, sum});
       return;
     }

@@ -259,6 +259,10 @@ std::string run_async(unsigned seed, unsigned steps, bool child, const Spoil& sp
       rig.order(datapath::Force{segment, static_cast<std::uint32_t>(random())});
     } else if (kind < 8) {
       expected = change_members(random, rig, model, spec.slots);
+    } else if (kind < 10) {
+      const std::int64_t push = around(random, model.pushes(segment));
+      expected = model.give_up(segment, push);
+      rig.order(datapath::GiveUp{segment, run.base + static_cast<std::uint32_t>(push)});
     } else if (kind < 15) {
       const std::int64_t update = around(random, model.last(segment));
       const auto member = static_cast<MemberId>(random() % 5);
@@ -267,10 +271,9 @@ std::string run_async(unsigned seed, unsigned steps, bool child, const Spoil& sp
         expected.down.push_back({segment, update, MemberMask{1} << member, *kept});
       const auto answer = rig.order(
           datapath::Replay{segment, run.base + static_cast<std::uint32_t>(update), member});
-      const SlotState right = model.kept(segment, update).has_value()   ? SlotState::kept
-                              : model.may_hold_waiting(segment, update) ? SlotState::waiting
-                              : update > model.last(segment)            ? SlotState::none
-                                                                        : SlotState::gone;
+      const SlotState right = model.kept(segment, update).has_value() ? SlotState::kept
+                              : update > model.last(segment)          ? SlotState::none
+                                                                      : SlotState::gone;
       if (answer.slot != right) return "step " + std::to_string(step) + ": state";
     } else if (child && kind < 40) {
       const std::int64_t update = around(random, model.last(segment) + 1);
