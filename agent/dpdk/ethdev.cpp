@@ -76,7 +76,7 @@ Ethdev::~Ethdev() {
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(port_, &info) == 0;
   rte_eth_dev_close(port_);
-  if (known && !device_.is_pci()) rte_dev_remove(info.device);
+  if (known) rte_dev_remove(info.device);  // so that it can be attached again
 }
 
 std::string Ethdev::failure(const char* step, int error) const {
@@ -121,13 +121,14 @@ std::string Ethdev::look_at_interface() {
 }
 
 std::string Ethdev::attach() {
-  const bool known = rte_eth_dev_get_port_by_name(device_.name.c_str(), &port_) == 0;
-  // A ring that the application has made is there already, and so is a PCI device.
-  if (!known && !device_.is_pci()) {
-    const int result = rte_dev_probe(device_.text().c_str());
-    if (result != 0) return failure("attaching it", result);
-  }
-  if (rte_eth_dev_get_port_by_name(device_.name.c_str(), &port_) != 0) {
+  // A ring that the application has made is there already, and so is a PCI device that EAL has
+  // found at its start.
+  const auto known = [this] {
+    return rte_eth_dev_get_port_by_name(device_.name.c_str(), &port_) == 0;
+  };
+  const int probed = known() ? 0 : rte_dev_probe(device_.text().c_str());
+  if (probed != 0 && !device_.is_pci()) return failure("attaching it", probed);
+  if (!known()) {
     return "DPDK has no device " + device_.name +
            (device_.is_pci() ? "; bind it to vfio-pci (dpdk-devbind.py), check the rights on "
                                "/dev/vfio, and that it is the first device of this process"

@@ -102,6 +102,17 @@ def memif():
             raise
 
 
+def a_dpdk_device():
+    if not os.path.exists(os.path.join(harness.BUILD, "agent", "libiswitch-agent-dpdk.so")):
+        print("      libiswitch-agent-dpdk.so is not built: not tried")
+        return
+    with harness.Switch(hosts=1, jobs=[harness.job(members=5)]) as switch:
+        # An address that the kernel does not have, or it would answer too.
+        figures, _ = load(switch.net, "--workers", 5, "--segments", 50, "--seconds", 1, "--json", "--device",
+                          "net_af_packet0,iface=eth0", "--local-address", "10.77.0.101")
+        check_figures(figures, 5, 50)
+
+
 def at_a_rate():
     """As many operations as were due, no more and no fewer, on a machine that can carry them."""
     with harness.Switch(hosts=1, jobs=[harness.job()]) as switch:
@@ -182,4 +193,4 @@ def what_is_wrong_is_told_in_one_line():
 
 
 if __name__ == "__main__":
-    harness.main(kernel_udp, memif, at_a_rate, losses_are_made_good, a_key, forged_sums_are_found, what_is_wrong_is_told_in_one_line)
+    harness.main(kernel_udp, memif, a_dpdk_device, at_a_rate, losses_are_made_good, a_key, forged_sums_are_found, what_is_wrong_is_told_in_one_line)

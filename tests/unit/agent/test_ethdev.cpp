@@ -205,6 +205,21 @@ TEST_CASE("buffers that were reserved and not sent are not lost") {
   CHECK_FALSE(rings.receive());
 }
 
+TEST_CASE("several devices of one process, one after another and at once") {
+  std::mt19937_64 random(4);
+  for (unsigned round = 0; round < 20; ++round) {
+    Rings one("one"), other("other");
+    const auto first = open("net_ring_one");
+    const auto second_device = open("net_ring_other");
+    const Frame frame = random_frame(random, 200), answer = random_frame(random, 300);
+    send(*first, {frame});
+    send(*second_device, {answer});
+    CHECK(one.receive() == frame);
+    CHECK(other.receive() == answer);
+    CHECK_FALSE(first->mac() == second_device->mac());
+  }
+}
+
 TEST_CASE("a child of fork() is told that DPDK does not survive it") {
   Rings rings("fork");
   const auto device = open("net_ring_fork");
