@@ -39,6 +39,7 @@ constexpr Time spin_time = 20 * microsecond;
 constexpr Time yield_time = 2 * millisecond;
 constexpr Time longest_rest = millisecond;  // while something is expected
 constexpr Time longest_idle_rest = 10 * millisecond;
+constexpr Time longest_idle_rest_with_descriptor = 50 * millisecond;
 constexpr Time yielding = 1;  // rest(): offer the core, and come back
 constexpr int rest_share = 64;
 
@@ -440,7 +441,7 @@ Time Core::rest(Time now) const {
       needs_driver() || state == EngineState::joining || state == EngineState::forming;
   const bool wakes = transport_->fd() >= 0;
   if (!expects) {
-    return wakes ? longest_idle_rest
+    return wakes ? longest_idle_rest_with_descriptor
                  : std::clamp(silence / rest_share, 50 * microsecond, longest_idle_rest);
   }
   if (silence < (wakes ? patience_ : spin_time)) return 0;

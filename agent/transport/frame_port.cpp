@@ -193,6 +193,11 @@ std::span<const Received> FramePort::receive() {
   return received_;
 }
 
+bool FramePort::arm() {
+  look_after(monotonic());
+  return device_->arm();
+}
+
 void FramePort::answer(Bytes frame) {
   if (const auto mac = local_.arp_reply_from(options_.switch_ip, frame)) {
     switch_mac_ = *mac;

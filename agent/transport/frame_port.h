@@ -46,7 +46,8 @@ class FramePort {
   /// One burst; the views are into the device's memory, valid until the next call.
   std::span<const Received> receive();
   bool drained() const { return drained_; }
-  bool arm() { return device_->arm(); }
+  /// Before a rest.
+  bool arm();
 
   bool too_long() const { return too_long_; }
   std::string trouble_text() const;
