@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   std::uint64_t largest = 0;
   for (const Case& one : cases()) largest = std::max(largest, plan_of(one).total_bytes());
   std::string error;
-  const auto eal = start_eal("line-rate", largest, huge_pages, error);
+  const auto eal = start_eal("line-rate", largest, 1, huge_pages, error);
   nlohmann::json out{{"huge_pages", huge_pages}, {"kernels", pipeline::best_kernels().name}};
   for (std::size_t i = 0; eal && error.empty() && i < cases().size(); ++i) {
     if (only < cases().size() && i != only) continue;

@@ -36,8 +36,9 @@ void fill_buffer(rte_mempool* /*pool*/, void* opaque, void* object, unsigned ind
 
 Feed::Feed(const FeedConfig& config)
     : config_(config),
+      slots_(config.slots / shards()),
       round_(config.base_round),
-      expected_(std::size_t{config.jobs} * config.slots) {
+      expected_(std::size_t{config.jobs} * slots_) {
   // Small integers: sums are exact whatever the order. The first is 1, which tells a buffer's
   // scale.
   pattern_.resize(config.segment_bytes / sizeof(float));
@@ -54,7 +55,8 @@ Feed::Feed(const FeedConfig& config)
     const datapath::MemberSpec spec = member(m);
     const wire::Route route{
         spec.endpoint,
-        {config.address.mac, config.address.rules.ip, config.address.rules.udp_port},
+        {config.address.mac, config.address.rules.ip,
+         static_cast<std::uint16_t>(config.address.rules.udp_port + config.shard)},
         static_cast<std::uint8_t>(config.address.rules.data_tos |
                                   static_cast<std::uint8_t>(wire::Ecn::ect0))};
     wire::write_encapsulation(route, wire::header_bytes + config.segment_bytes, made.bytes.data());
@@ -88,22 +90,23 @@ void Feed::fill(rte_mempool* pool) {
 }
 
 void Feed::advance() {
-  const std::uint32_t width = std::min(block, config_.slots - first_);
-  if (++segment_ < width) return;
-  segment_ = 0;
+  const std::uint32_t width = std::min(block, slots_ - first_);
+  if (++place_ < width) return;
+  place_ = 0;
   if (++member_ < config_.members) return;
   member_ = 0;
   if (++job_ < config_.jobs) return;
   job_ = 0;
   first_ += width;
-  if (first_ < config_.slots) return;
+  if (first_ < slots_) return;
   first_ = 0;
   ++round_;
 }
 
 void Feed::write_contribution(rte_mbuf* frame) {
   const Template& made = templates_[member_];
-  const std::uint32_t segment = first_ + segment_;
+  const std::uint32_t slot = first_ + place_;
+  const std::uint32_t segment = slot * shards() + config_.shard;
   auto* bytes = rte_pktmbuf_mtod(frame, std::uint8_t*);
   std::memcpy(bytes, made.bytes.data(), made.bytes.size());
   const auto job = static_cast<std::uint16_t>(job_ + 1);
@@ -120,7 +123,7 @@ void Feed::write_contribution(rte_mbuf* frame) {
     if (field == 0) field = 0xFFFF;
     std::memcpy(bytes + udp_checksum_offset, &field, sizeof field);
   }
-  float& expected = expected_[std::size_t{job_} * config_.slots + segment];
+  float& expected = expected_[std::size_t{job_} * slots_ + slot];
   expected = member_ == 0 ? scale : expected + scale;
 }
 
@@ -148,12 +151,12 @@ bool Feed::is_right(const rte_mbuf* frame) {
   const std::uint32_t segment = wire::load_be32(bytes + segment_offset);
   const unsigned job = wire::load_be16(bytes + job_offset) - 1u;
   if (frame->pkt_len != wire::payload_offset + config_.segment_bytes || job >= config_.jobs ||
-      segment >= config_.slots)
+      segment >= config_.slots || segment % shards() != config_.shard)
     return false;
   const auto* payload = frame->next == nullptr
                             ? reinterpret_cast<const float*>(bytes + wire::payload_offset)
                             : rte_pktmbuf_mtod(frame->next, const float*);
-  const float scale = expected_[std::size_t{job} * config_.slots + segment];
+  const float scale = expected_[std::size_t{job} * slots_ + segment / shards()];
   if (results_ % whole_check_interval == 0 && !whole_is_right(frame, payload, scale)) return false;
   return payload[0] == pattern_.front() * scale &&
          payload[pattern_.size() - 1] == pattern_.back() * scale;

@@ -6,6 +6,7 @@
 
 #include <rte_mbuf.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -22,7 +23,8 @@ struct FeedConfig {
   unsigned jobs = 1;  ///< with ids from 1, all with the same members
   unsigned members = 4;
   std::uint32_t segment_bytes = 1440;
-  std::uint32_t slots = 1024;
+  std::uint32_t slots = 1024;  ///< of a job; of all shards
+  std::uint16_t shard = 0;     ///< whose segments these are, of address.rules.ports
   std::uint32_t base_round = 1;
   bool udp_checksum = true;
 };
@@ -63,6 +65,7 @@ class Feed {
  private:
   static constexpr unsigned scales = 4;
 
+  std::uint16_t shards() const { return std::max<std::uint16_t>(config_.address.rules.ports, 1); }
   void write_contribution(rte_mbuf* frame);
   void advance();
   bool is_right(const rte_mbuf* frame);
@@ -81,10 +84,11 @@ class Feed {
   // The next contribution.
   unsigned job_ = 0;  // from 0
   unsigned member_ = 0;
-  std::uint32_t first_ = 0;    // of the block
-  std::uint32_t segment_ = 0;  // within the block
+  std::uint32_t slots_;      // of the shard
+  std::uint32_t first_ = 0;  // slot of the block
+  std::uint32_t place_ = 0;  // within the block
   std::uint32_t round_;
-  std::vector<float> expected_;  // by job and segment: the sum of its contributions' scales
+  std::vector<float> expected_;  // by job and slot: the sum of its contributions' scales
 
   std::atomic<std::int64_t> cpu_nanoseconds_{0};
   std::atomic<std::uint64_t> generated_then_{0};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "switchd/dataplane/machine.h"
@@ -32,10 +33,12 @@ std::uint16_t on_transmit(std::uint16_t /*port*/, std::uint16_t /*queue*/, rte_m
   return count;
 }
 
-FeedConfig feed_of(const Case& one) {
+FeedConfig feed_of(const Case& one, unsigned shard = 0) {
   FeedConfig config;
   config.address.mac = {{2, 0, 0, 0, 0, 0xFE}};
   config.address.rules.ip = {0x0A4D00FE};
+  config.address.rules.ports = static_cast<std::uint16_t>(one.lcores);
+  config.shard = static_cast<std::uint16_t>(shard);
   config.jobs = one.jobs;
   config.members = one.members;
   config.segment_bytes = one.segment_bytes;
@@ -131,7 +134,8 @@ MemoryPlan plan_of(const Case& one) {
   MemoryWish wish;
   wish.largest_frame = one.segment_bytes + 68;  // Ethernet header, VLAN tag, IPv4, UDP, iSwitch
   wish.largest_segment = one.segment_bytes;
-  wish.ports = {{queue_depth, queue_depth}};
+  wish.ports.assign(one.lcores, {queue_depth, queue_depth});
+  wish.lcores = one.lcores;
   std::vector<control::JobConfig> jobs;
   for (unsigned j = 1; j <= one.jobs; ++j) jobs.push_back(job_of(one, j));
   // And a row for each slot, for run_additions.
@@ -140,25 +144,36 @@ MemoryPlan plan_of(const Case& one) {
   return plan_memory(wish, jobs);
 }
 
-std::unique_ptr<Eal> start_eal(const char* name, std::uint64_t largest_case, bool& huge,
-                               std::string& error) {
+std::unique_ptr<Eal> start_eal(const char* name, std::uint64_t largest_case, unsigned lcores,
+                               bool& huge, std::string& error) {
   EalWish wish;
   // What one case leaves in pieces the next cannot use whole.
   wish.memory_bytes = 2 * largest_case + (32u << 20);
   const auto pages = huge_pages();
   huge = huge && !pages.empty() && pages.front().free_bytes() > wish.memory_bytes + (32u << 20);
   wish.huge_pages = huge;
-  const CpuPlan cpus = plan_cpus(allowed_cpus());
+  const std::vector<std::uint16_t> allowed = allowed_cpus();
+  if (allowed.size() < lcores) {
+    error = text(lcores, " lcores need as many CPUs, and there are ", allowed.size());
+    return nullptr;
+  }
+  const CpuPlan cpus =
+      plan_cpus(allowed, {allowed.end() - static_cast<std::ptrdiff_t>(lcores), allowed.end()});
   wish.control_cpus = cpus.control;
   wish.poller_cpus = cpus.pollers;
   wish.prefix = text("iswitch-", name, '-', getpid());
   return Eal::start(wish, error);
 }
 
-Loop::Loop(const Case& one) : case_(one), feed_(feed_of(one)) {}
+Loop::Loop(const Case& one) : case_(one) {
+  for (unsigned shard = 0; shard < one.lcores; ++shard)
+    units_.push_back(std::make_unique<Unit>(feed_of(one, shard)));
+}
 
 Loop::~Loop() {
-  if (lcore_) lcore_->stop();
+  for (const auto& unit : units_) {
+    if (unit->lcore) unit->lcore->stop();
+  }
 }
 
 std::unique_ptr<Loop> Loop::create(const Case& one, unsigned number, std::string& error) {
@@ -175,7 +190,7 @@ std::string Loop::set_up(unsigned number) {
   // Received frames keep their gradients only in a pool that nobody else takes buffers from.
   received_ = create_pool("feed", plan.frame_buffers, plan.frame_bytes, false);
   if (!received_) return "memory for the feed does not suffice; reserve more huge pages";
-  feed_.fill(received_.get());
+  units_.front()->feed.fill(received_.get());
 
   PortConfig config;
   config.name = "null";
@@ -187,26 +202,48 @@ std::string Loop::set_up(unsigned number) {
   error = port_->open(received_.get());
   if (!error.empty()) return error;
 
-  LcoreConfig lcore;
-  lcore.id = poller_lcore;
-  lcore.pipeline.address = feed_of(case_).address;
-  lcore.poll_busy = true;
-  lcore.stage_clock = &stages_;
-  lcore_ = Lcore::create(lcore, pools_, error);
-  if (!lcore_) return error;
-  lcore_->prepare_port(0, {port_->traits()}, {0});
-  if (!lcore_->launch() || !start_jobs()) return "the packet loop does not take the jobs";
-  lcore_->stop();
-  lcore_->set_ports(1, 1);
+  for (unsigned shard = 0; shard < case_.lcores; ++shard) {
+    error = set_up_lcore(shard);
+    if (!error.empty()) return error;
+  }
+  if (!start_jobs()) return "the packet loop does not take the jobs";
+  for (const auto& unit : units_) {
+    unit->lcore->stop();
+    unit->lcore->set_ports(1, 1);
+  }
   return {};
 }
 
-bool Loop::order(datapath::Order what) {
-  what.number = ++orders_;
-  if (!lcore_->put_order(what)) return false;
+std::string Loop::set_up_lcore(unsigned shard) {
+  Unit& unit = *units_[shard];
+  const auto queue = static_cast<std::uint16_t>(shard);
+  LcoreConfig config;
+  config.id = poller_lcore + shard;
+  config.pipeline.address = feed_of(case_).address;
+  config.pipeline.shard = queue;
+  config.poll_busy = true;
+  config.stage_clock = &unit.stages;
+  std::string error;
+  unit.lcore = Lcore::create(config, pools_, error);
+  if (!unit.lcore) return error;
+  unit.lcore->prepare_port(0, {port_->traits(), queue}, {queue});
+  return unit.lcore->launch() ? std::string() : "DPDK refuses to start the packet loop";
+}
+
+bool Loop::order(const datapath::Order& what) {
+  for (const auto& unit : units_) {
+    if (!order(*unit->lcore, what)) return false;
+  }
+  return true;
+}
+
+bool Loop::order(Lcore& lcore, const datapath::Order& what) {
+  datapath::Order order = what;
+  order.number = ++orders_;
+  if (!lcore.put_order(order)) return false;
   const Time deadline = monotonic_now() + 5 * second;
   datapath::Answer answer;
-  while (!lcore_->take_answer(answer)) {
+  while (!lcore.take_answer(answer)) {
     if (monotonic_now() > deadline) return false;
     usleep(100);
   }
@@ -223,7 +260,7 @@ bool Loop::start_jobs() {
     spec.history = control::history_in_force(job);
     bool ok = order({0, job.id, datapath::Install{spec}});
     for (unsigned m = 0; ok && m < case_.members; ++m)
-      ok = order({0, job.id, datapath::PutMember{feed_.member(m)}});
+      ok = order({0, job.id, datapath::PutMember{units_.front()->feed.member(m)}});
     if (!ok || !order({0, job.id, datapath::Start{1}})) return false;
   }
   return true;
@@ -231,25 +268,39 @@ bool Loop::start_jobs() {
 
 Slice Loop::run(double seconds) {
   const std::uint16_t ethdev = port_->traits().ethdev;
-  const auto* received = rte_eth_add_rx_callback(ethdev, 0, on_receive, &feed_);
-  const auto* sent = rte_eth_add_tx_callback(ethdev, 0, on_transmit, &feed_);
-  const std::uint64_t before = feed_.progress().generated;
-  const bool launched = lcore_->launch();
+  std::vector<std::pair<const rte_eth_rxtx_callback*, const rte_eth_rxtx_callback*>> callbacks;
+  for (std::uint16_t queue = 0; queue < units_.size(); ++queue) {
+    Feed& feed = units_[queue]->feed;
+    callbacks.emplace_back(rte_eth_add_rx_callback(ethdev, queue, on_receive, &feed),
+                           rte_eth_add_tx_callback(ethdev, queue, on_transmit, &feed));
+  }
+  for (const auto& unit : units_) {
+    unit->from = unit->feed.progress();
+    unit->lcore->launch();
+  }
   // The first samples are the loop getting warm.
-  Feed::Progress from = feed_.progress();
-  const Time give_up = monotonic_now() + second;
-  while (launched && from.generated < before + 5 * Feed::sample_interval * burst_size &&
-         monotonic_now() < give_up) {
-    usleep(100);
-    from = feed_.progress();
+  for (const auto& unit : units_) {
+    const std::uint64_t warm =
+        unit->from.generated + 5 * Feed::sample_interval * std::uint64_t{burst_size};
+    const Time give_up = monotonic_now() + second;
+    do {
+      usleep(100);
+      unit->from = unit->feed.progress();
+    } while (unit->from.generated < warm && monotonic_now() < give_up);
   }
   usleep(static_cast<useconds_t>(seconds * 1e6));
-  const Feed::Progress to = feed_.progress();
-  lcore_->stop();
-  rte_eth_remove_rx_callback(ethdev, 0, received);
-  rte_eth_remove_tx_callback(ethdev, 0, sent);
-  return {static_cast<double>(to.generated - from.generated),
-          static_cast<double>(to.cpu_nanoseconds - from.cpu_nanoseconds)};
+  Slice slice;
+  for (const auto& unit : units_) {
+    const Feed::Progress to = unit->feed.progress();
+    slice.contributions += static_cast<double>(to.generated - unit->from.generated);
+    slice.nanoseconds += static_cast<double>(to.cpu_nanoseconds - unit->from.cpu_nanoseconds);
+  }
+  for (std::uint16_t queue = 0; queue < units_.size(); ++queue) {
+    units_[queue]->lcore->stop();
+    rte_eth_remove_rx_callback(ethdev, queue, callbacks[queue].first);
+    rte_eth_remove_tx_callback(ethdev, queue, callbacks[queue].second);
+  }
+  return slice;
 }
 
 template <class Work>
@@ -261,13 +312,15 @@ Slice Loop::run_work(double seconds, Work& work) {
 }
 
 std::vector<double> Loop::run_stages(double seconds) {
-  const std::uint64_t before = feed_.generated();
-  stages_.start();
+  Unit& unit = *units_.front();
+  const std::uint64_t before = unit.feed.generated();
+  unit.stages.start();
   run(seconds);
-  stages_.on = false;
+  unit.stages.on = false;
   std::vector<double> out;
-  for (const std::uint64_t cycles : stages_.cycles)
-    out.push_back(static_cast<double>(cycles) / static_cast<double>(feed_.generated() - before));
+  for (const std::uint64_t cycles : unit.stages.cycles)
+    out.push_back(static_cast<double>(cycles) /
+                  static_cast<double>(unit.feed.generated() - before));
   return out;
 }
 
@@ -317,20 +370,29 @@ Slice Loop::run_checksums(double seconds) {
   return run_work(seconds, work);
 }
 
+std::uint64_t Loop::results() const {
+  std::uint64_t sum = 0;
+  for (const auto& unit : units_) sum += unit->feed.results();
+  return sum;
+}
+
 std::string Loop::verify() const {
-  if (feed_.wrong() != 0) return text(feed_.wrong(), " results were wrong");
-  const pipeline::Counters& counters = lcore_->pipeline().counters();
-  const std::uint64_t added = counters.get(pipeline::Counter::aggregate_added);
-  if (feed_.generated() != added)
-    return text(feed_.generated() - added, " of ", feed_.generated(),
-                " contributions were not added");
-  // The last block of each job may be half sent.
-  const std::uint64_t most_open = std::uint64_t{Feed::block} * case_.jobs;
-  const std::uint64_t sums = feed_.generated() / case_.members;
-  const std::uint64_t sent = lcore_->port_counters(0).tx_frames.get();
-  if (feed_.results() != sent || sent < (sums - std::min(sums, most_open)) * case_.members)
-    return text(feed_.results(), " results of ", sums, " sums came out");
-  if (feed_.results() > 0 && feed_.checked_whole() == 0) return "no result was looked at whole";
+  for (const auto& unit : units_) {
+    const Feed& feed = unit->feed;
+    if (feed.wrong() != 0) return text(feed.wrong(), " results were wrong");
+    const pipeline::Counters& counters = unit->lcore->pipeline().counters();
+    const std::uint64_t added = counters.get(pipeline::Counter::aggregate_added);
+    if (feed.generated() != added)
+      return text(feed.generated() - added, " of ", feed.generated(),
+                  " contributions were not added");
+    // The last block of each job may be half sent.
+    const std::uint64_t most_open = std::uint64_t{Feed::block} * case_.jobs;
+    const std::uint64_t sums = feed.generated() / case_.members;
+    const std::uint64_t sent = unit->lcore->port_counters(0).tx_frames.get();
+    if (feed.results() != sent || sent < (sums - std::min(sums, most_open)) * case_.members)
+      return text(feed.results(), " results of ", sums, " sums came out");
+    if (feed.results() > 0 && feed.checked_whole() == 0) return "no result was looked at whole";
+  }
   return {};
 }
 

@@ -24,6 +24,7 @@ struct Case {
   std::uint32_t slots = 1024;
   unsigned jobs = 1;
   bool chained = true;
+  unsigned lcores = 1;
 };
 
 /// What a case takes of memory.
@@ -32,9 +33,9 @@ switchd::MemoryPlan plan_of(const Case& one);
 /// EAL for cases up to this size, one at a time. `huge_pages` asks for them, and tells whether
 /// enough were free. Null and a line in `error` when it cannot be.
 std::unique_ptr<switchd::Eal> start_eal(const char* name, std::uint64_t largest_case,
-                                        bool& huge_pages, std::string& error);
+                                        unsigned lcores, bool& huge_pages, std::string& error);
 
-/// A stretch of running.
+/// A stretch of running, all lcores together.
 struct Slice {
   double contributions = 0;
   double nanoseconds = 0;  ///< of processor time
@@ -54,7 +55,7 @@ class Loop {
   /// The same under a clock: TSC cycles a contribution, by switchd::LoopStage.
   std::vector<double> run_stages(double seconds);
 
-  // What parts of it cost alone, on the same memory and in the same order.
+  // What parts of it cost alone on the first lcore, on the same memory and in the same order.
 
   /// Receive, the feed's headers, free; and without the headers.
   Slice run_feed(double seconds);
@@ -66,23 +67,32 @@ class Loop {
 
   /// Empty when every contribution was summed and every result came out right.
   std::string verify() const;
-  std::uint64_t results() const { return feed_.results(); }
+  std::uint64_t results() const;
 
  private:
   Loop(const Case& one);
   std::string set_up(unsigned number);
   bool start_jobs();
-  bool order(datapath::Order what);
+  bool order(const datapath::Order& what);
+  bool order(switchd::Lcore& lcore, const datapath::Order& what);
   template <class Work>
   Slice run_work(double seconds, Work& work);
 
+  /// One lcore, on receive and transmit queues of its own of the one port.
+  struct Unit {
+    explicit Unit(const FeedConfig& config) : feed(config) {}
+    Feed feed;
+    switchd::StageClock stages;
+    std::unique_ptr<switchd::Lcore> lcore;
+    Feed::Progress from;
+  };
+  std::string set_up_lcore(unsigned shard);
+
   const Case case_;
-  Feed feed_;
-  switchd::StageClock stages_;
   switchd::Pools pools_;
   switchd::Pool received_;
   std::unique_ptr<switchd::Port> port_;
-  std::unique_ptr<switchd::Lcore> lcore_;
+  std::vector<std::unique_ptr<Unit>> units_;
   std::uint64_t orders_ = 0;
 };
 
