@@ -11,7 +11,7 @@ namespace iswitch::sim {
 namespace {
 constexpr std::size_t recent = 64;       // pushes of a rank that an update may still bring
 constexpr unsigned few_parts = 3;        // of one rank in an update
-constexpr std::size_t one_of_many = 32;  // where there are more, they are among so many newest ones
+constexpr std::size_t one_of_many = 40;  // where there are more, they are among so many newest ones
 }  // namespace
 
 AsyncChecks::AsyncChecks(World& world, std::uint16_t job, unsigned number, unsigned ranks,
@@ -24,6 +24,7 @@ AsyncChecks::AsyncChecks(World& world, std::uint16_t job, unsigned number, unsig
       segment_elements_(segment_elements),
       segments_((elements + segment_elements - 1) / segment_elements),
       pushes_(ranks),
+      places_(ranks),
       positions_(ranks) {}
 
 void AsyncChecks::wrong(const char* property, unsigned rank, const std::string& text) {
@@ -48,6 +49,7 @@ std::uint32_t AsyncChecks::pushed(unsigned rank, std::span<float> out) {
   const auto serial = static_cast<std::uint32_t>(pushes.size());
   pushes.emplace_back();
   pushes.back().where.resize(segments_);
+  pushes.back().place = places_[rank];
   std::fill(out.begin(), out.end(), 0.0F);
   for (std::size_t e = rank; e < out.size(); e += ranks_) out[e] = value(rank, serial, e);
   ++figures_.pushes;
@@ -71,6 +73,8 @@ void AsyncChecks::ended(const Ending& ending) {
   if (ending.error) {
     ++figures_.failed;
     ++figures_.errors[static_cast<unsigned>(ending.error.code)];
+    // One that was given up alone goes on being sent; else all were, with their place.
+    if (ending.error.code != agent::ErrorCode::timed_out) places_[ending.rank] = ending.serial + 1;
     if (ending.error.text.empty() || ending.error.text.find('\n') != std::string::npos) {
       wrong(property::honest, ending.rank,
             format("an error (%s) is not one line of text", agent::error_name(ending.error.code)));
@@ -141,15 +145,15 @@ void AsyncChecks::first_seen(Epoch& epoch, std::uint32_t base_round, const agent
                update.values.size(), static_cast<unsigned long long>(update.first)));
     return;
   }
-  unsigned parts = 0;
+  std::optional<unsigned> parts = 0;  // unless that cannot be told
   bool right = true;
   for (std::uint64_t e = start; e < std::min(end, start + ranks_) && right; ++e) {
     right = decode(base_round, update, static_cast<unsigned>(e % ranks_), e, parts);
   }
-  if (right && end - start >= ranks_ && parts != update.workers) {
+  if (right && parts && end - start >= ranks_ && *parts != update.workers) {
     wrong(property::honest, 0,
           format("update %u of segment %u has %u pushes in it, but says %u", update.number,
-                 update.segment, parts, update.workers));
+                 update.segment, *parts, update.workers));
   }
   const auto reference = std::span(epoch.reference).subspan(start, end - start);
   for (std::size_t i = 0; i < reference.size(); ++i) reference[i] += update.values[i];
@@ -184,15 +188,27 @@ bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::ui
   return false;
 }
 
-// Every sum of the older half of the newest ones, and for each sum of the other half what is then
-// left among them.
 bool AsyncChecks::find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first,
                                   float sum, std::vector<std::uint32_t>& found) const {
-  std::vector<std::uint32_t> serials;
+  // A place has one push outstanding: of most the first one that is in no update yet.
+  std::vector<std::uint32_t> firsts;
+  std::vector<std::uint32_t> newest;
   const auto& pushes = pushes_[rank];
-  for (std::size_t serial = pushes.size(); serial-- > 0 && serials.size() < one_of_many;)
-    if (pushes[serial].where[update.segment] == 0)
-      serials.push_back(static_cast<std::uint32_t>(serial));
+  for (std::size_t serial = pushes.size(); serial-- > 0 && firsts.size() <= one_of_many;) {
+    if (pushes[serial].where[update.segment] != 0) continue;
+    if (newest.size() < one_of_many) newest.push_back(static_cast<std::uint32_t>(serial));
+    if (!firsts.empty() && pushes[firsts.back()].place == pushes[serial].place) firsts.pop_back();
+    firsts.push_back(static_cast<std::uint32_t>(serial));
+  }
+  if (firsts.size() > one_of_many) firsts.pop_back();
+  return find_among(firsts, update, rank, first, sum, found) ||
+         find_among(newest, update, rank, first, sum, found);
+}
+
+// Every sum of the older half, and for each sum of the newer half what is then left among them.
+bool AsyncChecks::find_among(const std::vector<std::uint32_t>& serials, const agent::Update& update,
+                             unsigned rank, std::uint64_t first, float sum,
+                             std::vector<std::uint32_t>& found) const {
   const std::size_t newer = serials.size() / 2;
   const auto sum_of = [&](std::size_t begin, std::size_t end, std::uint32_t chosen) {
     float total = 0;
@@ -200,14 +216,16 @@ bool AsyncChecks::find_many_parts(const agent::Update& update, unsigned rank, st
       if ((chosen >> (i - begin) & 1) != 0) total += value(rank, serials[i], first);
     return total;
   };
-  std::multimap<float, std::uint32_t> older;
+  std::vector<std::pair<float, std::uint32_t>> older;
   for (std::uint32_t chosen = 0; chosen < 1U << (serials.size() - newer); ++chosen) {
     const float total = sum_of(newer, serials.size(), chosen);
-    if (total <= sum) older.emplace(total, chosen);
+    if (total <= sum) older.emplace_back(total, chosen);
   }
+  std::sort(older.begin(), older.end());
   for (std::uint32_t chosen = 0; chosen < 1U << newer; ++chosen) {
-    const auto [begin, end] = older.equal_range(sum - sum_of(0, newer, chosen));
-    for (auto it = begin; it != end; ++it) {
+    const float left = sum - sum_of(0, newer, chosen);
+    for (auto it = std::lower_bound(older.begin(), older.end(), std::pair{left, 0U});
+         it != older.end() && it->first == left; ++it) {
       found.clear();
       const std::uint64_t all = std::uint64_t{it->second} << newer | chosen;
       for (std::size_t i = 0; i < serials.size(); ++i)
@@ -219,14 +237,21 @@ bool AsyncChecks::find_many_parts(const agent::Update& update, unsigned rank, st
 }
 
 bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
-                         std::uint64_t first, unsigned& parts) {
+                         std::uint64_t first, std::optional<unsigned>& parts) {
   const float sum = update.values[first - update.first];
   std::vector<std::uint32_t> found;
   auto& pushes = pushes_[rank];
   bool right = is_sum_of(update, rank, first, found);
   for (unsigned count = 1; !right && count <= few_parts; ++count)
     right = find_parts(update, rank, first, count, sum, pushes.size(), found);
-  if (!right) right = find_many_parts(update, rank, first, sum, found);
+  if (!right) {
+    right = find_many_parts(update, rank, first, sum, found);
+    // A single element may be several sums of so many: which one it is cannot be told.
+    if (right && first + ranks_ >= update.first + update.values.size()) {
+      parts.reset();
+      return true;
+    }
+  }
   if (!right) {
     wrong(property::exact_sum, rank, explain(rank, update, first, sum));
     return false;
@@ -234,7 +259,7 @@ bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, 
   for (const std::uint32_t serial : found) {
     pushes[serial].where[update.segment] = (std::uint64_t{base_round} << 32 | update.number) + 1;
   }
-  parts += static_cast<unsigned>(found.size());
+  if (parts) *parts += static_cast<unsigned>(found.size());
   return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,6 +87,7 @@ class AsyncChecks {
     bool acknowledged = false;
     std::uint32_t base_round = 0;      // when it was acknowledged
     std::vector<std::uint64_t> where;  // by segment: the update it is in, + 1; 0: none
+    std::uint32_t place = 0;           ///< the first serial that could be of the same place
   };
 
   float value(unsigned rank, std::uint32_t serial, std::uint64_t element) const;
@@ -94,13 +96,16 @@ class AsyncChecks {
   bool is_sum_of(const agent::Update& update, unsigned rank, std::uint64_t first,
                  const std::vector<std::uint32_t>& serials) const;
   /// Adds `more` pushes to `found`, of those that are in no update, so that they make the update.
+  bool find_among(const std::vector<std::uint32_t>& serials, const agent::Update& update,
+                  unsigned rank, std::uint64_t first, float sum,
+                  std::vector<std::uint32_t>& found) const;
   bool find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first, float sum,
                        std::vector<std::uint32_t>& found) const;
   bool find_parts(const agent::Update& update, unsigned rank, std::uint64_t first, unsigned more,
                   float left, std::size_t below, std::vector<std::uint32_t>& found) const;
   /// The rank's pushes in the update, as far as the segment shows the rank.
   bool decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
-              std::uint64_t first, unsigned& parts);
+              std::uint64_t first, std::optional<unsigned>& parts);
   std::string explain(unsigned rank, const agent::Update& update, std::uint64_t element,
                       float value) const;
   void wrong(const char* property, unsigned rank, const std::string& text);
@@ -114,6 +119,7 @@ class AsyncChecks {
   std::uint32_t segments_;
   std::map<std::uint32_t, Epoch> epochs_;
   std::vector<std::vector<Push>> pushes_;        // by rank and serial
+  std::vector<std::uint32_t> places_;            ///< by rank: Push::place of the next one
   std::vector<agent::UpdateNumbers> positions_;  // by rank: what it has applied
   AsyncFigures figures_;
 };
