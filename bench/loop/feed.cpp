@@ -109,7 +109,7 @@ void Feed::write_contribution(rte_mbuf* frame) {
   const std::uint32_t segment = slot * shards() + config_.shard;
   auto* bytes = rte_pktmbuf_mtod(frame, std::uint8_t*);
   std::memcpy(bytes, made.bytes.data(), made.bytes.size());
-  const auto job = static_cast<std::uint16_t>(job_ + 1);
+  const auto job = static_cast<std::uint16_t>(config_.first_job + job_);
   wire::store_be16(bytes + job_offset, job);
   wire::store_be32(bytes + round_offset, round_);
   wire::store_be32(bytes + segment_offset, segment);
@@ -149,7 +149,7 @@ Feed::Progress Feed::progress() const {
 bool Feed::is_right(const rte_mbuf* frame) {
   const auto* bytes = rte_pktmbuf_mtod(frame, const std::uint8_t*);
   const std::uint32_t segment = wire::load_be32(bytes + segment_offset);
-  const unsigned job = wire::load_be16(bytes + job_offset) - 1u;
+  const unsigned job = wire::load_be16(bytes + job_offset) - unsigned{config_.first_job};
   if (frame->pkt_len != wire::payload_offset + config_.segment_bytes || job >= config_.jobs ||
       segment >= config_.slots || segment % shards() != config_.shard)
     return false;

@@ -20,7 +20,8 @@ namespace iswitch::bench {
 
 struct FeedConfig {
   datapath::SwitchAddress address;
-  unsigned jobs = 1;  ///< with ids from 1, all with the same members
+  unsigned jobs = 1;  ///< with ids from first_job, all with the same members
+  wire::JobId first_job = 1;
   unsigned members = 4;
   std::uint32_t segment_bytes = 1440;
   std::uint32_t slots = 1024;  ///< of a job; of all shards

@@ -165,6 +165,14 @@ std::unique_ptr<Eal> start_eal(const char* name, std::uint64_t largest_case, uns
   return Eal::start(wish, error);
 }
 
+bool run_on(unsigned lcore, int (*work)(void*), void* argument) {
+  if (rte_eal_remote_launch(work, argument, lcore) != 0) return false;
+  // EAL's own waiting is busy, on a CPU that others want.
+  while (rte_eal_get_lcore_state(lcore) != WAIT) usleep(500);
+  rte_eal_wait_lcore(lcore);
+  return true;
+}
+
 Loop::Loop(const Case& one) : case_(one) {
   for (unsigned shard = 0; shard < one.lcores; ++shard)
     units_.push_back(std::make_unique<Unit>(feed_of(one, shard)));
@@ -306,8 +314,7 @@ Slice Loop::run(double seconds) {
 template <class Work>
 Slice Loop::run_work(double seconds, Work& work) {
   TimedWork<Work> timed{work, static_cast<Time>(seconds * second), {}};
-  if (rte_eal_remote_launch(&TimedWork<Work>::entry, &timed, poller_lcore) != 0) return {};
-  rte_eal_wait_lcore(poller_lcore);
+  run_on(poller_lcore, &TimedWork<Work>::entry, &timed);
   return timed.slice;
 }
 

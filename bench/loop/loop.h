@@ -35,6 +35,9 @@ switchd::MemoryPlan plan_of(const Case& one);
 std::unique_ptr<switchd::Eal> start_eal(const char* name, std::uint64_t largest_case,
                                         unsigned lcores, bool& huge_pages, std::string& error);
 
+/// Runs `work(argument)` on an lcore of EAL and sleeps until it has ended.
+bool run_on(unsigned lcore, int (*work)(void*), void* argument);
+
 /// A stretch of running, all lcores together.
 struct Slice {
   double contributions = 0;
