@@ -9,8 +9,9 @@
 namespace iswitch::sim {
 
 namespace {
-constexpr std::size_t recent = 64;       // pushes of a rank that an update may still bring
-constexpr unsigned few_parts = 3;        // of one rank in an update
+constexpr std::size_t recent = 64;               // pushes of a rank that an update may still bring
+constexpr unsigned few_parts = 3;                // of one rank in an update
+constexpr float certainly_many = 12 * 0x8'0000;  // at least so many parts
 constexpr std::size_t one_of_many = 40;  // where there are more, they are among so many newest ones
 }  // namespace
 
@@ -190,7 +191,7 @@ bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::ui
 
 bool AsyncChecks::find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first,
                                   float sum, std::vector<std::uint32_t>& found) const {
-  // A place has one push outstanding: of most the first one that is in no update yet.
+  // A place has one push outstanding: of most it is the first one that is in no update yet.
   std::vector<std::uint32_t> firsts;
   std::vector<std::uint32_t> newest;
   const auto& pushes = pushes_[rank];
@@ -236,6 +237,18 @@ bool AsyncChecks::find_among(const std::vector<std::uint32_t>& serials, const ag
   return false;
 }
 
+// In how many places the rank has pushed what is in no update of this segment.
+std::size_t AsyncChecks::places(unsigned rank, std::uint32_t segment) const {
+  std::size_t count = 0;
+  std::optional<std::uint32_t> last;
+  for (const Push& push : pushes_[rank]) {
+    if (push.where[segment] != 0 || last == push.place) continue;
+    last = push.place;
+    ++count;
+  }
+  return count;
+}
+
 bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
                          std::uint64_t first, std::optional<unsigned>& parts) {
   const float sum = update.values[first - update.first];
@@ -246,8 +259,12 @@ bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, 
     right = find_parts(update, rank, first, count, sum, pushes.size(), found);
   if (!right) {
     right = find_many_parts(update, rank, first, sum, found);
-    // A single element may be several sums of so many: which one it is cannot be told.
-    if (right && first + ranks_ >= update.first + update.values.size()) {
+    // A single element may be several sums of so many, and of still more no sum can be found: a
+    // rank that takes one place after the other while its switch waits for the parent.
+    const bool alone = right && first + ranks_ >= update.first + update.values.size();
+    const bool too_many =
+        !right && sum > certainly_many && places(rank, update.segment) > one_of_many;
+    if (alone || too_many) {
       parts.reset();
       return true;
     }

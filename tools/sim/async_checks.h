@@ -99,6 +99,7 @@ class AsyncChecks {
   bool find_among(const std::vector<std::uint32_t>& serials, const agent::Update& update,
                   unsigned rank, std::uint64_t first, float sum,
                   std::vector<std::uint32_t>& found) const;
+  std::size_t places(unsigned rank, std::uint32_t segment) const;
   bool find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first, float sum,
                        std::vector<std::uint32_t>& found) const;
   bool find_parts(const agent::Update& update, unsigned rank, std::uint64_t first, unsigned more,
