@@ -3,6 +3,7 @@
 // result is looked at. Needs no rights; huge pages are used where enough are free.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,14 +44,15 @@ nlohmann::json measure(Loop& loop, unsigned slices, double seconds, bool alone) 
 
 /// TSC cycles a contribution: the middle one of some slices, stage by stage.
 nlohmann::json stages_of(Loop& loop, double seconds) {
-  std::vector<std::vector<double>> slices;
-  for (int i = 0; i < 5; ++i) slices.push_back(loop.run_stages(seconds));
+  constexpr std::size_t count = 5;
+  std::array<std::vector<double>, count> slices;
+  for (std::vector<double>& slice : slices) slice = loop.run_stages(seconds);
   nlohmann::json out = nlohmann::json::object();
   for (std::size_t s = 0; s < switchd::loop_stage_names.size(); ++s) {
-    std::vector<double> cycles;
-    for (const auto& slice : slices) cycles.push_back(slice[s]);
-    std::nth_element(cycles.begin(), cycles.begin() + 2, cycles.end());
-    out[switchd::loop_stage_names[s]] = cycles[2];
+    std::array<double, count> cycles{};
+    for (std::size_t i = 0; i < count; ++i) cycles[i] = slices[i][s];
+    std::nth_element(cycles.begin(), cycles.begin() + count / 2, cycles.end());
+    out[switchd::loop_stage_names[s]] = cycles[count / 2];
   }
   return out;
 }

@@ -277,7 +277,8 @@ bool Loop::start_jobs() {
 Slice Loop::run(double seconds) {
   const std::uint16_t ethdev = port_->traits().ethdev;
   std::vector<std::pair<const rte_eth_rxtx_callback*, const rte_eth_rxtx_callback*>> callbacks;
-  for (std::uint16_t queue = 0; queue < units_.size(); ++queue) {
+  const auto queues = static_cast<std::uint16_t>(units_.size());
+  for (std::uint16_t queue = 0; queue < queues; ++queue) {
     Feed& feed = units_[queue]->feed;
     callbacks.emplace_back(rte_eth_add_rx_callback(ethdev, queue, on_receive, &feed),
                            rte_eth_add_tx_callback(ethdev, queue, on_transmit, &feed));
@@ -303,7 +304,7 @@ Slice Loop::run(double seconds) {
     slice.contributions += static_cast<double>(to.generated - unit->from.generated);
     slice.nanoseconds += static_cast<double>(to.cpu_nanoseconds - unit->from.cpu_nanoseconds);
   }
-  for (std::uint16_t queue = 0; queue < units_.size(); ++queue) {
+  for (std::uint16_t queue = 0; queue < queues; ++queue) {
     units_[queue]->lcore->stop();
     rte_eth_remove_rx_callback(ethdev, queue, callbacks[queue].first);
     rte_eth_remove_tx_callback(ethdev, queue, callbacks[queue].second);
