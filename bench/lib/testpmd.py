@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import time
 
@@ -13,7 +14,8 @@ class TestpmdError(Exception):
 
 
 class Testpmd:
-    """Runs until closed; the port's frames go back to the port (one port, topology loop)."""
+    """Rests but while it is measured, until closed; the port's frames go back to the port (one port,
+    topology loop)."""
 
     def __init__(self, mode, frame_bytes, control_cpu, poller_cpu, huge_pages, burst=64, size_args=()):
         memory = ["--in-memory", "-m", "128"] if huge_pages else ["--no-huge", "-m", "256"]
@@ -31,9 +33,11 @@ class Testpmd:
         os.close(theirs)
         self._expect(r"testpmd> $")
         self.thread = self._poller()
+        self.process.send_signal(signal.SIGSTOP)
 
     def close(self):
         if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
             try:
                 self.process.stdin.write(b"stop\nquit\n")
                 self.process.stdin.flush()
@@ -51,9 +55,11 @@ class Testpmd:
         self.close()
 
     def nanoseconds_a_packet(self, seconds):
+        self.process.send_signal(signal.SIGCONT)
         first_packets, first_time = self._sample()
         time.sleep(seconds)
         packets, nanoseconds = self._sample()
+        self.process.send_signal(signal.SIGSTOP)
         if packets == first_packets:
             raise TestpmdError("testpmd forwards nothing")
         return (nanoseconds - first_time) / (packets - first_packets)
