@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "switchd/dataplane/machine.h"
+#include "switchd/dataplane/turns.h"
 #include "switchd/text.h"
 
 namespace iswitch::switchd {
@@ -168,7 +169,8 @@ int Lcore::entry(void* self) {
 
 void Lcore::loop() {
   bool stopping = false;
-  while (!stopping) {
+  for (std::uint64_t turn = 1; !stopping; ++turn) {
+    begin_turn_of(config_.id, turn);
     stopping = stop_.load(std::memory_order_acquire);
     const Time now = monotonic_now();
     apply_changes();
@@ -182,6 +184,7 @@ void Lcore::loop() {
     if (frames) busy_polls_.add(1);
     rest(backoff_.after_poll(frames, now));
   }
+  begin_turn_of(config_.id, 0);
   state_.store(LcoreState::sleeping, std::memory_order_release);
 }
 

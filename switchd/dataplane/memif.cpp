@@ -2,10 +2,11 @@
 // for. Its calls are caught here: these definitions stand before the C library's for everything in
 // the process, and change nothing else.
 //
-// When a client goes, the interrupt thread unmaps the memory that it shared, at once: also while a
-// packet loop is between finding the port connected and the end of its burst, and the switch would
-// end by a segmentation fault, the sooner the busier its cores are. Here the memory stays where it
-// is for as long as no burst takes.
+// When a client goes, the interrupt thread unmaps the memory that it shared and frees what
+// describes it, at once: also while a packet loop is between finding the port connected and the end
+// of its burst, and the switch would end by a segmentation fault, the sooner the busier its cores
+// are. The port is marked as not connected before; here the first unmapping waits until every
+// packet loop has begun another turn, which finds it so.
 //
 // When a client goes before it has been greeted, the greeting fails, and the driver closes the
 // connection without telling the interrupt thread, which then ends the process since it cannot wait
@@ -24,32 +25,23 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <deque>
+
+#include "switchd/dataplane/turns.h"
 
 namespace {
 
-constexpr time_t seconds_kept = 2;
-
-struct Kept {
-  void* address;
-  std::size_t bytes;
-  time_t until;
-};
+/// A loop that has not got on for so long hangs in a driver.
+constexpr unsigned most_waits = 50'000;
+constexpr timespec between_looks{0, 100'000};
 
 int plain_munmap(void* address, std::size_t bytes) {
   return static_cast<int>(syscall(SYS_munmap, address, bytes));
 }
 
-/// Called by one thread, DPDK's for interrupts.
-void unmap_later(void* address, std::size_t bytes) {
-  static std::deque<Kept> kept;  // the latest client's stays until the next one goes
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  while (!kept.empty() && kept.front().until <= now.tv_sec) {
-    plain_munmap(kept.front().address, kept.front().bytes);
-    kept.pop_front();
-  }
-  kept.push_back({address, bytes, now.tv_sec + seconds_kept});
+void wait_for_packet_loops() {
+  const iswitch::switchd::Turns before = iswitch::switchd::turns_now();
+  for (unsigned i = 0; i < most_waits && !iswitch::switchd::all_have_let_go(before); ++i)
+    nanosleep(&between_looks, nullptr);
 }
 
 ssize_t bytes_of(const msghdr& message) {
@@ -98,9 +90,8 @@ extern "C" __attribute__((visibility("default"))) int bind(int fd, const sockadd
 
 extern "C" __attribute__((visibility("default"))) int munmap(void* address,
                                                              std::size_t bytes) noexcept {
-  if (rte_thread_is_intr() == 0) return plain_munmap(address, bytes);
-  unmap_later(address, bytes);
-  return 0;
+  if (rte_thread_is_intr() != 0) wait_for_packet_loops();
+  return plain_munmap(address, bytes);
 }
 
 extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr* message,

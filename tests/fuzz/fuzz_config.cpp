@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto config = parse_config(text);
   const auto job = parse_job(text, "/job", {{.name = "p", .device = "net_null0", .mtu = 1500}});
   for (const auto* errors : {&config.errors, &job.errors}) {
-    for (const JsonError& error : *errors) {
+    for (const iswitch::JsonError& error : *errors) {
       for (const char c : error.line()) {
         if (static_cast<unsigned char>(c) < 0x20) std::abort();
       }
