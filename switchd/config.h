@@ -45,7 +45,7 @@ struct Config {
   std::vector<PortConfig> ports;
   std::vector<control::JobConfig> jobs;
   std::optional<control::ParentConfig>
-      parent;                               ///< the switch above; `port` is the place in `ports`
+      parent;                              ///< the switch above; `port` is the place in `ports`
   std::vector<std::uint16_t> poller_cpus;  ///< a shard each; empty: one, picked from the affinity
   MemoryConfig memory;
   bool poll_busy = false;

@@ -23,7 +23,8 @@ constexpr std::uint32_t largest_mtu = 9000;
 constexpr std::uint32_t usual_buffer = 9088;
 constexpr std::uint32_t least_buffer = 512;
 constexpr std::uint32_t most_buffer = 65'472;
-// Few enough that a ring's buffers stay in a core's cache, and more than a path without a wire holds.
+// Few enough that a ring's buffers stay in a core's cache, and more than a path without a wire
+// holds.
 constexpr std::uint32_t usual_log2_slots = 8;
 constexpr std::uint32_t least_log2_slots = 7;  // two bursts
 constexpr Time handshake_patience = second;

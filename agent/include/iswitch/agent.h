@@ -100,11 +100,11 @@ struct AgentOptions {
   std::size_t async_elements = 0;
   /// false: the caller drives the agent with progress(); true: the library has a thread of its own.
   bool background_thread = true;
-  /// Empty: kernel UDP. Else a DPDK device that this process takes for itself, by which no kernel is
-  /// on the way: "net_memif0,socket=/run/iswitch/memif.sock,id=2" to a switchd on this host, a PCI
-  /// address, or any other device string. Needs local_address, an IPv4 of the switch's network that
-  /// nobody else has, and libiswitch-agent-dpdk.so. While operations are under way, whoever waits
-  /// for them polls the device and uses a core.
+  /// Empty: kernel UDP. Else a DPDK device that this process takes for itself, by which no kernel
+  /// is on the way: "net_memif0,socket=/run/iswitch/memif.sock,id=2" to a switchd on this host, a
+  /// PCI address, or any other device string. Needs local_address, an IPv4 of the switch's network
+  /// that nobody else has, and libiswitch-agent-dpdk.so. While operations are under way, whoever
+  /// waits for them polls the device and uses a core.
   std::string device{};
 };
 

@@ -65,7 +65,8 @@ TEST_CASE("what is wrong with a scenario is told at its place", "[sim][scenario]
        R"({"topology": {"tiers": [2]}, "jobs": [{"id": 1}],
            "faults": [{"what": "crash", "node": "w9", "at_ms": 1, "for_ms": 2}]})",
        "/faults/0/node: \"w9\": is no node of this scenario"},
-      {"a key given twice", R"({"topology": {"tiers": [2]}, "topology": {"tiers": [2]}, "jobs": [{"id": 1}]})",
+      {"a key given twice",
+       R"({"topology": {"tiers": [2]}, "topology": {"tiers": [2]}, "jobs": [{"id": 1}]})",
        "/topology: is given twice"},
       {"too many members", around(R"({"tiers": [65]})"),
        "/topology/tiers: [65]: must be an array of 1 to 8 fan-outs, each from 1 to 64; the last "
