@@ -514,6 +514,9 @@ def refused_frames_are_counted_and_told():
             for name in refused:
                 if name == "rx_drop_unusable":
                     continue
+                # The log is written now and then; counters are read at once.
+                while f"({name})" not in daemon.log() and time.monotonic() < deadline:
+                    time.sleep(0.05)
                 lines = [line for line in daemon.log().splitlines() if f"({name})" in line]
                 check(len(lines) == 1 and "on port left" in lines[0] and "02:00:00:00:00:01" in lines[0], (name, lines))
             check("request refused: join: bad tag" in daemon.log(), daemon.log())
