@@ -11,9 +11,11 @@ namespace {
 
 constexpr std::size_t shown_bytes = 80;
 
-std::string token(std::string_view key) {  // RFC 6901
+/// A key as RFC 6901 writes it within a JSON string (its section 5): on one line, whatever it holds.
+std::string token(std::string_view key) {
+  const std::string quoted = json(key).dump(-1, ' ', true, json::error_handler_t::replace);
   std::string out;
-  for (const char c : key) {
+  for (const char c : std::string_view(quoted).substr(1, quoted.size() - 2)) {
     if (c == '~') {
       out += "~0";
     } else if (c == '/') {
