@@ -112,6 +112,7 @@ class AsyncExchange final : public AsynchronousExchange {
   std::optional<PeerStatus> settled_;  ///< what this worker would end with
 
   Clock::time_point next_look_{};
+  bool others_finished_ = false;        ///< one of them, and so all will
   std::unique_ptr<PeerServer> server_;  // last: its thread uses the rest
 };
 
@@ -262,22 +263,24 @@ Failure AsyncExchange::start(Replica& replica, std::span<float> weights) {
 }
 
 Failure AsyncExchange::do_step(std::span<const float> gradient, std::span<float> weights) {
-  // Once somebody has finished, what is under way may never be summed: the caller finishes too.
+  // Once somebody has finished, what is under way may never be summed: the caller finishes too, and
+  // what is left of its iteration takes no time here.
   const auto until = Clock::now() + options_.timeout;
-  while (!trainer_->wait_for_pushes(poll_every) && Clock::now() < until) {
-    if (others_finish()) return failure_of(trainer_->read_weights(weights));
-  }
+  while (!others_finished_ && !trainer_->wait_for_pushes(poll_every) && Clock::now() < until)
+    others_finish();
+  if (others_finished_) return failure_of(trainer_->read_weights(weights));
   const auto pushed = trainer_->push(gradient);
   if (!pushed) return failure_of(pushed.error());
   return failure_of(trainer_->read_weights(weights));
 }
 
 bool AsyncExchange::others_finish() {
-  if (Clock::now() < next_look_) return false;
+  if (others_finished_ || Clock::now() < next_look_) return others_finished_;
   next_look_ = Clock::now() + others_every;
   const auto all = ask_all();
-  return std::any_of(all.begin(), all.end(),
-                     [](const auto& status) { return status && status->finished; });
+  others_finished_ = std::any_of(all.begin(), all.end(),
+                                 [](const auto& status) { return status && status->finished; });
+  return others_finished_;
 }
 
 void AsyncExchange::become_quiet(Clock::time_point until) {
@@ -293,6 +296,25 @@ void AsyncExchange::become_quiet(Clock::time_point until) {
   quiet_ = true;
 }
 
+/// Why the workers do not end together, one clause for each that differs from this one.
+std::string differences(const std::vector<std::optional<PeerStatus>>& peers,
+                        const PeerStatus& own) {
+  std::string text = own.live ? "" : "; this worker looks for weights";
+  for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+    const auto& peer = peers[rank];
+    const char* what = !peer                                ? nullptr
+                       : !peer->finished                    ? "still trains"
+                       : !peer->quiet                       ? "still waits for its gradients"
+                       : !peer->live                        ? "looks for weights"
+                       : peer->base_round != own.base_round ? "is in another life of the job"
+                       : peer->numbers != own.numbers       ? "has other updates"
+                       : !peer->settled                     ? "has not settled yet"
+                                                            : nullptr;
+    if (what != nullptr) text += "; worker " + std::to_string(rank) + ' ' + what;
+  }
+  return text;
+}
+
 /// When all are quiet and have the same updates for a while, each *settles* on them and remembers
 /// the weights of that moment; an update that comes later (a forced sum) changes nothing. All end
 /// once all have settled on the same. One that has settled begins again when another says that it
@@ -304,19 +326,19 @@ Failure AsyncExchange::finish(std::span<float> weights, bool& equal) {
     const std::lock_guard<std::mutex> lock(mutex_);
     finished_ = true;
   }
-  // From now on, or from the last update on while others still train.
+  // From when nothing of its own is under way, or from the last update on while others still train.
   const auto patient = std::max<std::chrono::milliseconds>(options_.timeout, patience);
+  become_quiet(Clock::now() + patient);
   auto until = Clock::now() + patient;
-  become_quiet(until);
   std::vector<float> settled_weights;
   PeerStatus before;
   for (int calm = 0;; std::this_thread::sleep_for(poll_every)) {
     if (const AgentError error = trainer_->failure()) return failure_of(error);
-    if (Clock::now() >= until)
-      return {FailureKind::exchange,
-              "the workers' updates did not settle: some still train, or have other updates"};
     const auto peers = ask_all();
     const PeerStatus own = status();
+    if (Clock::now() >= until)
+      return {FailureKind::exchange,
+              "the workers' updates did not settle" + differences(peers, own)};
     bool all_settled = true, same = own.live;
     equal = true;
     for (const auto& peer : peers) {
