@@ -65,12 +65,6 @@ std::uint64_t unix_microseconds() {
       std::chrono::duration_cast<std::chrono::microseconds>(since).count());
 }
 
-/// MTU that a datagram with a full segment needs.
-std::uint32_t datagram_mtu(std::size_t segment_bytes) {
-  return static_cast<std::uint32_t>(wire::ipv4_bytes + wire::udp_bytes + wire::header_bytes +
-                                    segment_bytes);
-}
-
 bool is_over(EngineState state) {
   return state == EngineState::idle || state == EngineState::left || state == EngineState::failed;
 }
@@ -83,12 +77,6 @@ Error closed_error(const std::string& name) {
 }
 
 }  // namespace
-
-Time monotonic_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 Time deadline_after(Time now, std::chrono::milliseconds timeout) {
   const auto most = (never - now) / millisecond;
@@ -228,13 +216,13 @@ AgentError Core::open(const AgentOptions& options) {
   }
   close_in_children(event_fd_);
 
-  engine.max_segment_bytes = max_segment_bytes(transport_->path_mtu());
+  engine.max_segment_bytes = wire::largest_segment(transport_->path_mtu());
   if (engine.max_segment_bytes == 0) {
     return make_error(AgentErrorCode::system,
                       "the path to " + name_ + " has an MTU of " +
                           std::to_string(transport_->path_mtu()) +
                           " bytes; the smallest segment needs " +
-                          std::to_string(datagram_mtu(wire::min_segment_bytes)));
+                          std::to_string(wire::mtu_for_segment(wire::min_segment_bytes)));
   }
   engine.incarnation = random_incarnation();
   engine.own_ip = transport_->local_ip();
@@ -272,10 +260,10 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
   AgentError error = to_agent_error(engine_->join_error());
   if (!error) error = make_error(AgentErrorCode::timed_out, "no answer");
   const wire::ReplyBody job = engine_->job();
-  const std::uint32_t fits = max_segment_bytes(transport_->path_mtu());
+  const std::uint32_t fits = wire::largest_segment(transport_->path_mtu());
   if (error.code == AgentErrorCode::refused && job.segment_bytes > fits) {
     error.text = "its segments of " + std::to_string(job.segment_bytes) + " bytes need an MTU of " +
-                 std::to_string(datagram_mtu(job.segment_bytes)) + ", the path has " +
+                 std::to_string(wire::mtu_for_segment(job.segment_bytes)) + ", the path has " +
                  std::to_string(transport_->path_mtu());
   }
   error.text = "cannot join " + name_ + ": " + error.text + transport_->trouble_text();
@@ -492,12 +480,12 @@ void Core::transmit(Time now) {
   }
   if (!transport_->too_long()) return;
   const std::uint32_t segment = engine_->job().segment_bytes;
-  if (segment == 0 || transport_->path_mtu() >= datagram_mtu(segment)) return;
+  if (segment == 0 || transport_->path_mtu() >= wire::mtu_for_segment(segment)) return;
   Error error;
   error.code = ErrorCode::system;
   error.text = "the path to " + name_ + " has an MTU of " + std::to_string(transport_->path_mtu()) +
                " bytes now; segments of " + std::to_string(segment) + " bytes need " +
-               std::to_string(datagram_mtu(segment));
+               std::to_string(wire::mtu_for_segment(segment));
   engine_->abandon(error);
 }
 

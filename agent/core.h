@@ -25,6 +25,7 @@
 #include <variant>
 
 #include "agent/engine/engine.h"
+#include "agent/transport/clock.h"
 #include "agent/transport/transport.h"
 #include "iswitch/agent.h"
 
@@ -46,8 +47,6 @@ struct Handle::State {
 
 namespace agent {
 
-/// CLOCK_MONOTONIC.
-Time monotonic_now();
 /// `now + timeout`, at most `never`; a negative timeout is none.
 Time deadline_after(Time now, std::chrono::milliseconds timeout);
 AgentError to_agent_error(const Error& error);

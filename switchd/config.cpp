@@ -174,9 +174,9 @@ void read_segment_bytes(JsonReader& object, const std::string& pointer, control:
     return;
   }
   for (const PortConfig& port : ports) {
-    if (port.mtu >= mtu_for_segment(job.segment_bytes)) continue;
+    if (port.mtu >= wire::mtu_for_segment(job.segment_bytes)) continue;
     errors.push_back({pointer + "/segment_bytes", text(job.segment_bytes),
-                      text("needs an MTU of ", mtu_for_segment(job.segment_bytes), ", port ",
+                      text("needs an MTU of ", wire::mtu_for_segment(job.segment_bytes), ", port ",
                            in_quotes(port.name), " has ", port.mtu)});
   }
 }
@@ -377,15 +377,10 @@ Config read_config(const json& root, Errors& errors) {
 
 }  // namespace
 
-std::uint32_t mtu_for_segment(std::uint32_t segment_bytes) {
-  return static_cast<std::uint32_t>(wire::payload_offset - wire::ethernet_bytes) + segment_bytes;
-}
-
 std::uint32_t largest_segment(const std::vector<PortConfig>& ports) {
   std::uint32_t mtu = max_mtu;
   for (const PortConfig& port : ports) mtu = std::min<std::uint32_t>(mtu, port.mtu);
-  const std::uint32_t room = mtu - mtu_for_segment(0);
-  return std::min<std::uint32_t>(room / 32 * 32, wire::max_segment_bytes);
+  return wire::largest_segment(mtu);
 }
 
 Loaded<Config> parse_config(std::string_view text) {

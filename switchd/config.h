@@ -71,8 +71,6 @@ Loaded<Config> load_config(const std::string& path);
 Loaded<control::JobConfig> parse_job(std::string_view text, std::string_view pointer,
                                      const std::vector<PortConfig>& ports, bool child = false);
 
-/// What an IPv4 packet with one full segment takes: the smallest MTU that carries it.
-std::uint32_t mtu_for_segment(std::uint32_t segment_bytes);
 /// The largest segment that every port's MTU carries, a multiple of 32.
 std::uint32_t largest_segment(const std::vector<PortConfig>& ports);
 

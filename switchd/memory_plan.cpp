@@ -14,7 +14,7 @@ constexpr std::uint32_t mbuf_overhead =
 // One lcore's mempool cache and one burst from every port, per pool.
 constexpr std::uint32_t cache_slack = 512 + 256;
 constexpr std::uint32_t burst = 64;
-// What a ring between two lcores holds (FrameRing::capacity), rounded up.
+// What a ring between two lcores holds (Handover::capacity), rounded up.
 constexpr std::uint32_t handover_room = 512;
 // Room for jobs that an operator adds: two of the default size.
 constexpr std::uint32_t spare_payload_buffers = 4096;

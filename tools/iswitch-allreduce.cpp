@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 
 #include "iswitch.h"
 #include "iswitch/agent.h"
+#include "tools/program.h"
 
 namespace {
 
@@ -308,19 +308,8 @@ int run(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is an error with a text
-  try {
-    Settings settings;
-    CLI::App app("Sums one float32 vector of every rank through an iSwitch.", "iswitch-allreduce");
-    add_options(app, settings);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      if (error.get_exit_code() == 0) return app.exit(error);
-      return fail(usage, error.what());
-    }
-    return run(settings);
-  } catch (const std::exception& error) {
-    return fail(machine, error.what());
-  }
+  Settings settings;
+  CLI::App app("Sums one float32 vector of every rank through an iSwitch.", "iswitch-allreduce");
+  add_options(app, settings);
+  return iswitch::run_program(app, argc, argv, [&] { return run(settings); });
 }

@@ -19,6 +19,18 @@ inline constexpr std::size_t encapsulation_bytes = ethernet_bytes + ipv4_bytes +
 inline constexpr std::size_t payload_offset = encapsulation_bytes + header_bytes;  // 64
 static_assert(payload_offset == 64);
 
+/// The smallest MTU (of IPv4 packets) that carries a segment of so many bytes.
+constexpr std::uint32_t mtu_for_segment(std::uint32_t segment_bytes) {
+  return static_cast<std::uint32_t>(payload_offset - ethernet_bytes) + segment_bytes;
+}
+/// The largest segment, a multiple of 32, that an MTU carries; 0: none.
+constexpr std::uint32_t largest_segment(std::uint32_t mtu) {
+  constexpr auto unit = static_cast<std::uint32_t>(min_segment_bytes);
+  const std::uint32_t room = mtu < mtu_for_segment(0) ? 0 : mtu - mtu_for_segment(0);
+  return room > max_segment_bytes ? max_segment_bytes : room / unit * unit;
+}
+static_assert(max_segment_bytes % min_segment_bytes == 0);
+
 enum class Ecn : std::uint8_t { not_ect = 0, ect1 = 1, ect0 = 2, ce = 3 };
 
 /// What makes a frame *ours*, for a switch or for a member with its own packet transport.

@@ -3,7 +3,6 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_mbuf_pool_ops.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 
 #include "agent/dpdk/eal.h"
 #include "switchd/dataplane/machine.h"
+#include "switchd/dataplane/verified.h"
 
 namespace iswitch::agent {
 
@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::uint16_t queue_depth = 1024;
 constexpr std::uint32_t largest_mtu = 9000;
-constexpr std::uint64_t rx_checksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 constexpr std::uint32_t vlan_tag = 4;
 
 /// A frame that came in several pieces is put into one. A head that fits before the payload is
@@ -155,7 +154,7 @@ std::string Ethdev::attach() {
   const bool known_mtu = rte_eth_dev_get_mtu(port_, &mtu) == 0 && mtu != 0;
   if (known_mtu && device_.kernel_interface().empty()) mtu_ = mtu;
   mtu_ = std::min(mtu_, largest_mtu);
-  verifies_checksums_ = (info.rx_offload_capa & rx_checksums) == rx_checksums;
+  verifies_checksums_ = (info.rx_offload_capa & switchd::rx_checksums) == switchd::rx_checksums;
   return {};
 }
 
@@ -165,37 +164,23 @@ std::string Ethdev::make_pool() {
       std::max<std::uint32_t>(device_.largest_frame(mtu_),
                               mtu_ + static_cast<std::uint32_t>(wire::ethernet_bytes) + vlan_tag);
   const std::uint32_t bytes = RTE_PKTMBUF_HEADROOM + (room + 63) / 64 * 64;
-  // Without the flag, memory in 4 KiB pages gets one buffer a page, every one at the same offset.
-  const unsigned flags = device_.is_pci() ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
   static std::atomic<unsigned> pools{0};
   const std::string name = "iswitch-agent" + std::to_string(pools++);
-  pool_.reset(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
-                                       sizeof(rte_pktmbuf_pool_private), SOCKET_ID_ANY, flags));
-  // The buffer used last is the next one: what is in use stays small and in the cache. The threads
-  // of an application are no lcores, and so have no caches of their own.
-  const bool made =
-      pool_ != nullptr &&
-      (rte_mempool_set_ops_byname(pool_.get(), "stack", nullptr) == 0 ||
-       rte_mempool_set_ops_byname(pool_.get(), rte_mbuf_best_mempool_ops(), nullptr) == 0);
-  if (made) {
-    rte_pktmbuf_pool_private data_room{};
-    data_room.mbuf_data_room_size = static_cast<std::uint16_t>(bytes);
-    rte_pktmbuf_pool_init(pool_.get(), &data_room);
-  }
-  if (!made || rte_mempool_populate_default(pool_.get()) < 0) {
-    pool_.reset();
+  // The threads of an application are no lcores, and so have no caches of their own.
+  pool_ = switchd::create_pool(name.c_str(), buffers, bytes, device_.is_pci(),
+                               switchd::PoolOrder::last_first);
+  if (pool_ == nullptr) {
     return "device " + device_.name + ": memory for " + std::to_string(buffers) + " buffers of " +
            std::to_string(bytes) +
            " bytes does not suffice; free some, or give more by ISWITCH_EAL_ARGUMENTS" +
            dpdk_reason();
   }
-  rte_mempool_obj_iter(pool_.get(), rte_pktmbuf_init, nullptr);
   return {};
 }
 
 std::string Ethdev::set_up_queues() {
   rte_eth_conf conf{};
-  if (verifies_checksums_) conf.rxmode.offloads |= rx_checksums;
+  if (verifies_checksums_) conf.rxmode.offloads |= switchd::rx_checksums;
   if (device_.is_pci()) conf.rxmode.mtu = mtu_;
   if (const int result = rte_eth_dev_configure(port_, 1, 1, &conf); result != 0) {
     return failure("configuring it", result);
@@ -232,16 +217,6 @@ void Ethdev::release_received() {
   received_count_ = 0;
 }
 
-wire::Offload Ethdev::verified(const rte_mbuf* frame) const {
-  if (!verifies_checksums_) return {};
-  wire::Offload offload;
-  offload.ip_checksum_good =
-      (frame->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD;
-  offload.udp_checksum_good =
-      (frame->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-  return offload;
-}
-
 std::span<const FrameDevice::Frame> Ethdev::receive() {
   release_received();
   received_count_ = rte_eth_rx_burst(port_, 0, received_.data(), burst);
@@ -250,7 +225,7 @@ std::span<const FrameDevice::Frame> Ethdev::receive() {
     rte_mbuf*& frame = received_[i];
     if (!make_whole(frame)) continue;
     frames_[count++] = {{rte_pktmbuf_mtod(frame, const std::uint8_t*), frame->data_len},
-                        verified(frame)};
+                        verifies_checksums_ ? switchd::verified(frame) : wire::Offload{}};
   }
   return {frames_.data(), count};
 }

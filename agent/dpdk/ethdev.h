@@ -2,7 +2,6 @@
 #pragma once
 
 #include <rte_mbuf.h>
-#include <rte_mempool.h>
 
 #include <array>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <variant>
 
 #include "agent/transport/frame_device.h"
+#include "switchd/dataplane/packet_pool.h"
 #include "switchd/device.h"
 
 namespace iswitch::agent {
@@ -31,10 +31,6 @@ class Ethdev final : public FrameDevice {
   void commit(std::span<const std::uint16_t> sizes) override;
 
  private:
-  struct PoolDeleter {
-    void operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
-  };
-
   explicit Ethdev(const switchd::Device& device) : device_(device) {}
   std::string start();
   std::string look_at_interface();
@@ -43,14 +39,13 @@ class Ethdev final : public FrameDevice {
   std::string set_up_queues();
   std::string failure(const char* step, int error) const;
   void release_received();
-  wire::Offload verified(const rte_mbuf* frame) const;
 
   switchd::Device device_;
   std::uint16_t port_ = 0;
   wire::Mac mac_;
   std::uint32_t mtu_ = 1500;
   std::uint32_t receive_depth_ = 0;
-  std::unique_ptr<rte_mempool, PoolDeleter> pool_;
+  switchd::Pool pool_;
   bool attached_ = false;
   bool started_ = false;
   bool verifies_checksums_ = false;

@@ -145,9 +145,7 @@ void Membership::adopt(const wire::ReplyBody& body) {
   deadline_ = never;
 }
 
-Time Membership::forming_interval() const {
-  return std::max(forming_polls_in_retries * options_.join_retry, options_.join_retry);
-}
+Time Membership::forming_interval() const { return forming_polls_in_retries * options_.join_retry; }
 
 void Membership::refused(const Reply& reply, Time now) {
   const wire::Status status = reply.body.status;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "agent/transport/clock.h"
 #include "wire/bytes.h"
 
 namespace iswitch::agent {
@@ -28,12 +29,6 @@ constexpr std::size_t shortest_frame = 60;  // without FCS
 constexpr std::size_t destination_port_at =
     wire::ethernet_bytes + wire::ipv4_bytes + 2;  // where an IPv4 header has no options
 
-Time monotonic() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 std::uint16_t random_port(std::uint16_t users) {
   std::uint16_t value = 0;
   static_cast<void>(!getrandom(&value, sizeof value, 0));
@@ -45,7 +40,7 @@ std::uint16_t random_port(std::uint16_t users) {
 
 std::variant<std::unique_ptr<FramePort>, Error> FramePort::open(const FramePortOptions& options) {
   const Time patience = options.device.patience;
-  const Time deadline = monotonic() + std::min(patience, never / 2);
+  const Time deadline = monotonic_now() + std::min(patience, never / 2);
   auto opened = open_frame_device(options.device);
   if (auto* error = std::get_if<Error>(&opened)) return std::move(*error);
   auto device = std::get<std::unique_ptr<FrameDevice>>(std::move(opened));
@@ -66,7 +61,7 @@ FramePort::FramePort(std::unique_ptr<FrameDevice> device, const FramePortOptions
 
 std::string FramePort::wait_for_link(Time deadline) {
   while (!device_->link_is_up()) {
-    const Time now = monotonic();
+    const Time now = monotonic_now();
     if (now >= deadline) return "its link does not come up" + device_->link_advice();
     look_after(now);
     std::this_thread::sleep_for(open_poll);
@@ -78,7 +73,7 @@ std::string FramePort::wait_for_link(Time deadline) {
 std::string FramePort::wait_for_switch(Time deadline) {
   Time ask_at = 0;
   while (switch_mac_ == wire::Mac{}) {
-    const Time now = monotonic();
+    const Time now = monotonic_now();
     if (now >= deadline) {
       return "nobody answers to ARP for " + wire::to_string(options_.switch_ip) +
              "; check the switch's address, that it is at the other end, and that " +
@@ -177,7 +172,7 @@ std::span<const Received> FramePort::receive() {
   ++counts_.receive_calls;
   drained_ = frames.size() < FrameDevice::burst;
   if (frames.empty()) {
-    if (++quiet_polls_ % polls_between_looks == 0) look_after(monotonic());
+    if (++quiet_polls_ % polls_between_looks == 0) look_after(monotonic_now());
     return {};
   }
   for (const FrameDevice::Frame& frame : frames) {
@@ -194,14 +189,14 @@ std::span<const Received> FramePort::receive() {
 }
 
 bool FramePort::arm() {
-  look_after(monotonic());
+  look_after(monotonic_now());
   return device_->arm();
 }
 
 void FramePort::answer(Bytes frame) {
   if (const auto mac = local_.arp_reply_from(options_.switch_ip, frame)) {
     switch_mac_ = *mac;
-    heard_at_ = monotonic();
+    heard_at_ = monotonic_now();
     return;
   }
   if (const auto outcome = local_.handle(frame); !outcome.reply.empty()) send_bytes(outcome.reply);
@@ -248,7 +243,7 @@ std::string FramePort::trouble_text() const {
   if (!link_up_) {
     return " (the link of device " + device_->name() + " is down" + device_->link_advice() + ")";
   }
-  if (monotonic() - heard_at_ > 3 * doubt_after) {
+  if (monotonic_now() - heard_at_ > 3 * doubt_after) {
     return " (nobody answers to ARP for " + wire::to_string(options_.switch_ip) + " at device " +
            device_->name() + ")";
   }

@@ -10,6 +10,8 @@
 #include <optional>
 #include <thread>
 
+#include "agent/transport/clock.h"
+
 namespace iswitch::agent {
 
 namespace {
@@ -31,12 +33,6 @@ constexpr Time handshake_patience = second;
 constexpr Time refusal_patience = 5 * second;
 constexpr Time reconnect_patience = 20 * millisecond;
 constexpr std::chrono::milliseconds retry_interval{50};
-
-Time now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::optional<std::uint32_t> number(const std::string* text, std::uint32_t otherwise) {
   if (text == nullptr) return otherwise;
@@ -124,10 +120,10 @@ std::variant<std::unique_ptr<FrameDevice>, Error> Memif::open(const switchd::Dev
   made->mac_ = mac;
   // A switch may come yet; one that refuses will hardly change its mind, but for a worker of before
   // whose end it is about to notice, or a port that it is about to open.
-  const Time begin = now();
+  const Time begin = monotonic_now();
   Time deadline = begin + std::min(patience, never / 2);
   std::string problem = made->connect(handshake_patience);
-  while (!problem.empty() && now() < deadline) {
+  while (!problem.empty() && monotonic_now() < deadline) {
     if (made->channel_.refused()) deadline = std::min(deadline, begin + refusal_patience);
     std::this_thread::sleep_for(retry_interval);
     problem = made->connect(handshake_patience);
@@ -135,7 +131,7 @@ std::variant<std::unique_ptr<FrameDevice>, Error> Memif::open(const switchd::Dev
   if (problem.empty()) return std::unique_ptr<FrameDevice>(std::move(made));
   return device_error("device " + device.name + ": cannot connect to memif socket " +
                       options.socket + ": " + problem + made->link_advice() + " (waited " +
-                      std::to_string((now() - begin) / millisecond) + " ms)");
+                      std::to_string((monotonic_now() - begin) / millisecond) + " ms)");
 }
 
 Memif::Memif(std::string name, const memif::ChannelOptions& options)

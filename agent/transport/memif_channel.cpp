@@ -13,22 +13,16 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <system_error>
 
 #include "agent/fork_guard.h"
+#include "agent/transport/clock.h"
 
 namespace iswitch::agent::memif {
 
 namespace {
 
 std::string errno_text() { return std::generic_category().message(errno); }
-
-Time now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * second + time.tv_nsec;
-}
 
 void close_and_forget(int& fd) {
   if (fd >= 0) close(fd);
@@ -66,7 +60,7 @@ std::uint32_t Channel::ring_bytes() const {
 std::string Channel::connect(Time patience) {
   disconnect();
   refused_ = false;
-  const Time deadline = now() + patience;
+  const Time deadline = monotonic_now() + patience;
   std::string problem = open_socket();
   if (problem.empty()) problem = make_memory();
   if (problem.empty()) problem = shake_hands(deadline);
@@ -170,7 +164,7 @@ std::string Channel::send(const Message& message, int descriptor) {
 }
 
 std::string Channel::expect(Kind kind, Time deadline, Message& message) {
-  const Time left = std::max<Time>(deadline - now(), 0);
+  const Time left = std::max<Time>(deadline - monotonic_now(), 0);
   pollfd polled{socket_, POLLIN, 0};
   if (poll(&polled, 1, static_cast<int>(std::min<Time>(left / millisecond + 1, 60'000))) <= 0) {
     return "the server does not answer";

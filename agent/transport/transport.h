@@ -79,7 +79,4 @@ struct SwitchAddress {
 /// "IPv4" or "IPv4:port".
 std::optional<SwitchAddress> parse_switch_address(std::string_view text);
 
-/// Largest segment, a multiple of 32, whose datagrams fit this MTU; 0 when none does.
-std::uint32_t max_segment_bytes(std::uint32_t mtu);
-
 }  // namespace iswitch::agent

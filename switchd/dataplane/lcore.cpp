@@ -13,6 +13,7 @@
 
 #include "switchd/dataplane/machine.h"
 #include "switchd/dataplane/turns.h"
+#include "switchd/dataplane/verified.h"
 #include "switchd/text.h"
 
 namespace iswitch::switchd {
@@ -35,17 +36,12 @@ void sleep_for(Time nanoseconds) {
   nanosleep(&time, nullptr);
 }
 
-pipeline::Frame to_frame(const rte_mbuf* mbuf, datapath::PortId port, bool verified) {
+pipeline::Frame to_frame(const rte_mbuf* mbuf, datapath::PortId port, bool verifies) {
   pipeline::Frame frame;
   frame.bytes = rte_pktmbuf_mtod(mbuf, const std::uint8_t*);
   frame.size = mbuf->data_len;
   frame.port = port;
-  if (verified) {
-    frame.offload.ip_checksum_good =
-        (mbuf->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD;
-    frame.offload.udp_checksum_good =
-        (mbuf->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-  }
+  if (verifies) frame.offload = verified(mbuf);
   return frame;
 }
 
@@ -296,9 +292,9 @@ bool Lcore::take_handed_over(Time now) {
 }
 
 void Lcore::run_burst(rte_mbuf** burst, unsigned count, datapath::PortId port, Time now) {
-  const bool verified = sink_.queue(port).traits().verifies_checksums;
+  const bool verifies = sink_.queue(port).traits().verifies_checksums;
   std::array<pipeline::Frame, burst_size> frames;
-  for (unsigned i = 0; i < count; ++i) frames[i] = to_frame(burst[i], port, verified);
+  for (unsigned i = 0; i < count; ++i) frames[i] = to_frame(burst[i], port, verifies);
 
   sink_.begin_burst(burst, port);
   pipeline_.run({frames.data(), count}, now, sink_);

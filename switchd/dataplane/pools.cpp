@@ -1,18 +1,12 @@
 #include "switchd/dataplane/pools.h"
 
 #include <rte_errno.h>
-#include <rte_mbuf.h>
-#include <rte_mbuf_pool_ops.h>
-
-#include <algorithm>
 
 #include "switchd/dataplane/dpdk_log.h"
 #include "switchd/text.h"
 
 namespace iswitch::switchd {
 namespace {
-
-constexpr unsigned cache_size = 256;
 
 std::string leak(const char* what, const rte_mempool* pool, std::uint32_t kept = 0) {
   if (pool == nullptr) return {};
@@ -22,25 +16,6 @@ std::string leak(const char* what, const rte_mempool* pool, std::uint32_t kept =
 }
 
 }  // namespace
-
-Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, bool dma) {
-  // Without the flag, memory in 4 KiB pages (--no-huge) gets one buffer a page, every one at the
-  // same offset: they then share cache sets and a touch costs ten times as much.
-  const unsigned flags = dma ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
-  const auto element = static_cast<unsigned>(sizeof(rte_mbuf) + bytes);
-  const unsigned cache = std::min(cache_size, buffers / 4);
-  Pool pool(rte_mempool_create_empty(name, buffers, element, cache,
-                                     sizeof(rte_pktmbuf_pool_private), SOCKET_ID_ANY, flags));
-  if (pool == nullptr) return nullptr;
-  if (rte_mempool_set_ops_byname(pool.get(), rte_mbuf_best_mempool_ops(), nullptr) != 0)
-    return nullptr;
-  rte_pktmbuf_pool_private room{};
-  room.mbuf_data_room_size = static_cast<std::uint16_t>(bytes);
-  rte_pktmbuf_pool_init(pool.get(), &room);
-  if (rte_mempool_populate_default(pool.get()) < 0) return nullptr;
-  rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
-  return pool;
-}
 
 PoolLevel level(const rte_mempool* pool) {
   if (pool == nullptr) return {};

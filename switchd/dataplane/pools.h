@@ -6,18 +6,10 @@
 #include <memory>
 #include <string>
 
+#include "switchd/dataplane/packet_pool.h"
 #include "switchd/memory_plan.h"
 
 namespace iswitch::switchd {
-
-struct PoolDeleter {
-  void operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
-};
-using Pool = std::unique_ptr<rte_mempool, PoolDeleter>;
-
-/// Null where memory does not suffice. `bytes` is a buffer's data room, headroom included; `dma`:
-/// some port reads buffers by physical address.
-Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, bool dma);
 
 struct PoolLevel {
   unsigned size = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "switchd/dataplane/dpdk_log.h"
+#include "switchd/dataplane/verified.h"
 #include "switchd/text.h"
 #include "wire/address.h"
 
@@ -22,8 +23,6 @@ std::string failure(const PortConfig& config, std::string_view step, int error) 
   return text(what(config), step, " fails: ", rte_strerror(error < 0 ? -error : error),
               dpdk_reason());
 }
-
-constexpr std::uint64_t rx_checksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
 }  // namespace
 

@@ -48,6 +48,17 @@ class Ring {
     std::memcpy(&value, slot.bytes, value_bytes);
     return true;
   }
+
+  // Of values that fill their slot, such as pointers: how many of them, from the first on.
+  unsigned put(const T* values, unsigned count) {
+    static_assert(sizeof(Slot) == value_bytes, "copied where they are");
+    return rte_ring_sp_enqueue_burst_elem(ring_, values, sizeof(Slot), count, nullptr);
+  }
+  unsigned take(T* values, unsigned most) {
+    static_assert(sizeof(Slot) == value_bytes, "copied where they are");
+    return rte_ring_sc_dequeue_burst_elem(ring_, values, sizeof(Slot), most, nullptr);
+  }
+
   // What rte_ring_empty, _count and _free_count tell, by loads that may run beside the other side.
   bool empty() const { return size() == 0; }
   unsigned size() const {

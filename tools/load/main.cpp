@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tools/load/run.h"
+#include "tools/program.h"
 #include "wire/key_file.h"
 
 namespace {
@@ -211,41 +211,30 @@ std::string convert(const Settings& settings, load::RunOptions& options) {
   return {};
 }
 
+int run(const Settings& settings) {
+  load::RunOptions options;
+  if (const std::string problem = convert(settings, options); !problem.empty())
+    return fail(usage, problem);
+  if (isatty(STDERR_FILENO) != 0) {
+    options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  }
+  const load::Report report = load::run(options);
+  if (report.operations != 0 || report.outcome == Outcome::good) {
+    if (settings.json) {
+      print_json(report, options);
+    } else {
+      print_text(report, options);
+    }
+  }
+  return report.outcome == Outcome::good ? ok : fail(exit_code(report.outcome), report.problem);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is an error with a text
-  try {
-    Settings settings;
-    settings.outstanding = 0;
-    CLI::App app("Emulates 1 to 64 workers of an iSwitch, and checks every sum.", "iswitch-load");
-    add_options(app, settings);
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      if (error.get_exit_code() == 0) return app.exit(error);
-      return fail(usage, error.what());
-    }
-    load::RunOptions options;
-    if (const std::string problem = convert(settings, options); !problem.empty()) {
-      return fail(usage, problem);
-    }
-    if (isatty(STDERR_FILENO) != 0) {
-      options.progress = [](const std::string& line) {
-        std::fprintf(stderr, "%s\n", line.c_str());
-      };
-    }
-    const load::Report report = load::run(options);
-    if (report.operations != 0 || report.outcome == Outcome::good) {
-      if (settings.json) {
-        print_json(report, options);
-      } else {
-        print_text(report, options);
-      }
-    }
-    if (report.outcome != Outcome::good) return fail(exit_code(report.outcome), report.problem);
-    return ok;
-  } catch (const std::exception& error) {
-    return fail(machine, error.what());
-  }
+  Settings settings;
+  settings.outstanding = 0;
+  CLI::App app("Emulates 1 to 64 workers of an iSwitch, and checks every sum.", "iswitch-load");
+  add_options(app, settings);
+  return iswitch::run_program(app, argc, argv, [&] { return run(settings); });
 }

@@ -1,10 +1,11 @@
 #include "tools/load/run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <memory>
+
+#include "agent/transport/clock.h"
 
 namespace iswitch::load {
 
@@ -15,12 +16,6 @@ constexpr Time leave_timeout = second;
 constexpr Time longest_wait = millisecond;
 /// What a run may take for gradients, their sums and results.
 constexpr std::uint64_t most_memory = std::uint64_t{8} << 30;
-
-Time monotonic() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 double cpu_seconds() {
   timespec time{};
@@ -74,11 +69,11 @@ bool Run::open() {
   std::string problem;
   link_ = Link::open(options_.link, problem);
   if (!link_) return fail(Outcome::unusable, problem);
-  if (agent::max_segment_bytes(link_->mtu()) == 0) {
+  if (wire::largest_segment(link_->mtu()) == 0) {
     return fail(Outcome::unusable,
                 "the path's MTU of " + std::to_string(link_->mtu()) + " bytes holds no segment");
   }
-  const Time now = monotonic();
+  const Time now = agent::monotonic_now();
   workers_.reserve(options_.link.workers);
   for (std::uint16_t number = 0; number < options_.link.workers; ++number) {
     WorkerOptions worker;
@@ -97,7 +92,7 @@ bool Run::all(agent::EngineState state) const {
 }
 
 bool Run::join() {
-  Time now = monotonic();
+  Time now = agent::monotonic_now();
   const Time deadline = now + options_.join_timeout;
   for (Worker& worker : workers_) worker.engine().join(now, deadline);
   while (!all(agent::EngineState::running)) {
@@ -110,7 +105,7 @@ bool Run::join() {
                                              link_->trouble_text());
       }
     }
-    now = monotonic();
+    now = agent::monotonic_now();
     if (now > deadline + second) return fail(Outcome::not_joined, "the job does not start");
     wait(now, false);
   }
@@ -201,7 +196,7 @@ void Run::stop_submitting() {
 
 bool Run::reduce() {
   const double cpu_before = cpu_seconds();
-  begin_ = told_at_ = monotonic();
+  begin_ = told_at_ = agent::monotonic_now();
   const Time end = begin_ + static_cast<Time>(options_.seconds * 1e9);
   // At a rate, those that are due in time, unless the rate cannot be kept.
   if (interval_ != 0) {
@@ -217,14 +212,14 @@ bool Run::reduce() {
   };
   while (!finished()) {
     if (!turn(now, true)) return false;
-    now = monotonic();
+    now = agent::monotonic_now();
     if (now >= cut && !ending_) stop_submitting();
     if (now >= end + options_.operation_timeout + drain_timeout) {
       return fail(Outcome::failed, "the last operations do not end");
     }
     tell_progress(now);
     wait(now, true);
-    now = monotonic();
+    now = agent::monotonic_now();
   }
   report_.seconds = static_cast<double>(now - begin_) / 1e9;
   report_.cpu_seconds = cpu_seconds() - cpu_before;
@@ -249,7 +244,7 @@ void Run::tell_progress(Time now) {
 }
 
 void Run::leave() {
-  Time now = monotonic();
+  Time now = agent::monotonic_now();
   const Time deadline = now + leave_timeout;
   for (Worker& worker : workers_) worker.engine().leave(now, deadline);
   const auto away = [](const Worker& worker) {
@@ -264,7 +259,7 @@ void Run::leave() {
       }
     });
     for (Worker& worker : workers_) worker.turn(now, report_.tally);
-    now = monotonic();
+    now = agent::monotonic_now();
     wait(now, false);
   }
 }

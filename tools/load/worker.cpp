@@ -25,7 +25,7 @@ agent::EngineOptions engine_options(const WorkerOptions& options, const Link& li
   agent::EngineOptions engine;
   engine.job = options.job;
   engine.wanted_member = options.number;
-  engine.max_segment_bytes = agent::max_segment_bytes(link.mtu());
+  engine.max_segment_bytes = wire::largest_segment(link.mtu());
   engine.incarnation = random_incarnation();
   engine.key = options.key;
   engine.own_ip = own.ip;

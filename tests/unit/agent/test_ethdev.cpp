@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "agent/transport/frame_device.h"
+#include "tests/unit/agent/frames.h"
 
 using namespace iswitch;
 using namespace iswitch::agent;
@@ -111,23 +112,6 @@ std::string problem_of(const std::string& device) {
   auto opened = open_frame_device({device, second});
   const auto* error = std::get_if<Error>(&opened);
   return error == nullptr ? "none" : error->text;
-}
-
-Frame random_frame(std::mt19937_64& random, std::size_t size) {
-  Frame frame(size);
-  for (auto& byte : frame) byte = static_cast<std::uint8_t>(random());
-  return frame;
-}
-
-void send(FrameDevice& device, const std::vector<Frame>& frames) {
-  const auto buffers = device.reserve(static_cast<unsigned>(frames.size()));
-  REQUIRE(buffers.size() == frames.size());
-  std::vector<std::uint16_t> sizes;
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    std::memcpy(buffers[i], frames[i].data(), frames[i].size());
-    sizes.push_back(static_cast<std::uint16_t>(frames[i].size()));
-  }
-  device.commit(sizes);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "agent/transport/frame_device.h"
+#include "tests/unit/agent/frames.h"
 #include "tests/unit/agent/memif_server.h"
 
 using namespace iswitch;
@@ -43,23 +44,6 @@ std::unique_ptr<FrameDevice> open_to(MemifServer& server, const std::string& mor
   if (const auto* error = std::get_if<Error>(&opened)) FAIL(error->text);
   REQUIRE(right);
   return std::get<std::unique_ptr<FrameDevice>>(std::move(opened));
-}
-
-Frame random_frame(std::mt19937_64& random, std::size_t size) {
-  Frame frame(size);
-  for (auto& byte : frame) byte = static_cast<std::uint8_t>(random());
-  return frame;
-}
-
-void send(FrameDevice& device, const std::vector<Frame>& frames) {
-  const auto buffers = device.reserve(static_cast<unsigned>(frames.size()));
-  REQUIRE(buffers.size() == frames.size());
-  std::vector<std::uint16_t> sizes;
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    std::memcpy(buffers[i], frames[i].data(), frames[i].size());
-    sizes.push_back(static_cast<std::uint16_t>(frames[i].size()));
-  }
-  device.commit(sizes);
 }
 
 std::vector<Frame> receive(FrameDevice& device) {

@@ -287,9 +287,9 @@ TEST_CASE("the largest segment follows the path's MTU") {
   auto transport = open_to(on);
   const std::uint32_t mtu = transport->path_mtu();
   CHECK(mtu > 0);
-  CHECK(max_segment_bytes(transport->path_mtu()) % 32 == 0);
-  CHECK(max_segment_bytes(transport->path_mtu()) <= wire::max_segment_bytes);
-  CHECK(max_segment_bytes(transport->path_mtu()) + 50 <= mtu);
+  CHECK(wire::largest_segment(transport->path_mtu()) % 32 == 0);
+  CHECK(wire::largest_segment(transport->path_mtu()) <= wire::max_segment_bytes);
+  CHECK(wire::largest_segment(transport->path_mtu()) + 50 <= mtu);
 }
 
 // In a network namespace of its own, where loopback is slow and has a small MTU; see
@@ -332,7 +332,7 @@ TEST_CASE("a datagram above the MTU is an error to be told", "[.namespace]") {
   Peer on;
   auto transport = open_to(on);
   REQUIRE(transport->path_mtu() == 1'280);
-  CHECK(max_segment_bytes(transport->path_mtu()) == 1'216);
+  CHECK(wire::largest_segment(transport->path_mtu()) == 1'216);
   std::vector<std::uint8_t> payload(1'440);
   std::vector<Outgoing> out(4);
   for (Outgoing& one : out) {

@@ -17,6 +17,13 @@ JobConfig async_config(std::uint16_t members = 3) {
   return config;
 }
 
+/// Of a switch with a parent, which gives the base_round.
+JobConfig async_child_config() {
+  JobConfig config = async_config(2);
+  config.base_round.reset();
+  return config;
+}
+
 wire::JoinBody async_join(const Client& from, MemberId wanted = wire::no_member) {
   wire::JoinBody body = join_body(from, wanted);
   body.mode = wire::Mode::async;
@@ -172,11 +179,7 @@ TEST_CASE("Help by update number: kept, to come, gone", "[control][async]") {
 }
 
 TEST_CASE("an asynchronous child: Help goes up, and gone is everybody's", "[control][async]") {
-  ChildRig rig([] {
-    JobConfig config = async_config(2);
-    config.base_round.reset();
-    return config;
-  }());
+  ChildRig rig(async_child_config());
   rig.run();
   CHECK(rig.shard().spec.child);
   CHECK(rig.shard().spec.history == 8);
@@ -202,11 +205,7 @@ TEST_CASE("an asynchronous child: Help goes up, and gone is everybody's", "[cont
 
 TEST_CASE("an asynchronous child that lost its place in a running job: its members join anew",
           "[control][async]") {
-  ChildRig rig([] {
-    JobConfig config = async_config(2);
-    config.base_round.reset();
-    return config;
-  }());
+  ChildRig rig(async_child_config());
   rig.run();
   const auto incarnation = rig.shard().parent->incarnation;
   // Its pushes at the parent are lost or counted, nobody knows; the base_round stays as it is.
@@ -227,11 +226,7 @@ TEST_CASE("an asynchronous child that lost its place in a running job: its membe
 
 TEST_CASE("an asynchronous child gives up the push that its parent says to be gone",
           "[control][async]") {
-  ChildRig rig([] {
-    JobConfig config = async_config(2);
-    config.base_round.reset();
-    return config;
-  }());
+  ChildRig rig(async_child_config());
   rig.run();
   const auto before = rig.bench.sent.size();
   rig.parent.unasked(Status::gone, std::uint64_t{1} << 32 | 406);
@@ -276,11 +271,7 @@ TEST_CASE("an update that is gone is told to workers; to a child switch it would
 }
 
 TEST_CASE("a member's push whose update is gone: it is told, nobody is asked", "[control][async]") {
-  ChildRig rig([] {
-    JobConfig config = async_config(2);
-    config.base_round.reset();
-    return config;
-  }());
+  ChildRig rig(async_child_config());
   rig.run();
   rig.bench.notice(datapath::Notice::Kind::gone, rig.members[0], 3, 409);
   CHECK(rig.bench.to(rig.members[0]).back().status() == Status::gone);
@@ -290,11 +281,7 @@ TEST_CASE("a member's push whose update is gone: it is told, nobody is asked", "
 
 TEST_CASE("a member of an asynchronous child comes and goes without its parent's knowledge",
           "[control][async]") {
-  ChildRig rig([] {
-    JobConfig config = async_config(2);
-    config.base_round.reset();
-    return config;
-  }());
+  ChildRig rig(async_child_config());
   rig.run();
   rig.members[1].incarnation = 5555;
   const auto reply = rig.bench.join(rig.members[1], async_join(rig.members[1], 1));

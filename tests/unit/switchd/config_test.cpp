@@ -255,6 +255,7 @@ TEST_CASE("each error names pointer, value and what is allowed") {
       {job_with(R"("evict_silent":"yes")"), "/jobs/0/evict_silent", "\"yes\"", "true or false"},
       {job_with(R"("member_timeout_ms":9)"), "/jobs/0/member_timeout_ms", "9", "from 10"},
       {job_with(R"("a/b~c":1)"), "/jobs/0/a~1b~0c", "1", "unknown key"},
+      {job_with(R"("a\n\"b":1)"), R"(/jobs/0/a\n\"b)", "1", "unknown key"},
   };
   for (const Wrong& wrong : table) {
     CAPTURE(wrong.text);
@@ -331,8 +332,8 @@ TEST_CASE("a job added later keeps the same rules") {
 }
 
 TEST_CASE("segments and MTUs") {
-  CHECK(mtu_for_segment(1440) == 1490);
-  CHECK(mtu_for_segment(8928) == 8978);
+  CHECK(wire::mtu_for_segment(1440) == 1490);
+  CHECK(wire::mtu_for_segment(8928) == 8978);
   CHECK(largest_segment({{.name = "a", .device = "", .mtu = 1500}}) == 1440);
   CHECK(largest_segment({{.name = "a", .device = "", .mtu = 9216}}) == 8928);
   CHECK(largest_segment({{.name = "a", .device = "", .mtu = 9000},
