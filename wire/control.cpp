@@ -11,12 +11,20 @@
 namespace iswitch::wire {
 namespace {
 
-constexpr std::array<const char*, 10> action_names = {
-    "unknown",         "join", "leave", "reset",  "set_threshold",
-    "force_broadcast", "help", "halt",  "resume", "ping"};
+constexpr std::array<const char*, 11> action_names = {
+    "unknown", "join", "leave",  "reset", "set_threshold", "force_broadcast",
+    "help",    "halt", "resume", "ping",  "rejoin"};
 constexpr std::array<const char*, 12> status_names = {
     "ok",          "no such job", "not a member", "job full",         "bad tag",        "bad value",
     "unsupported", "gone",        "halted",       "parent not ready", "replayed nonce", "mismatch"};
+constexpr std::array<const char*, 7> fresh_reason_names = {
+    "the stream goes on",
+    "somebody joined who does not know what was done so far",
+    "members are of different runs of the job",
+    "slots or segment size are others now",
+    "members are further apart than what is kept",
+    "the job went on without this member",
+    "the job has been reset"};
 constexpr std::array<const char*, 3> job_state_names = {"forming", "running", "halted"};
 
 /// CRC-32C, reflected, one byte a step: twenty bytes an operation need nothing faster.
@@ -57,6 +65,19 @@ ControlDatagram compose(Type type, const ControlHeader& header, std::size_t body
   return out;
 }
 
+void write_join_body(const JoinBody& body, std::uint8_t* p) {
+  p[0] = static_cast<std::uint8_t>(body.kind);
+  p[1] = static_cast<std::uint8_t>(body.data_type);
+  p[2] = static_cast<std::uint8_t>(body.mode);
+  store_be16(p + 4, body.wanted_member);
+  store_be16(p + 6, body.shards);
+  store_be32(p + 8, body.max_segment_bytes);
+  store_be32(p + 12, body.incarnation);
+}
+
+constexpr std::uint64_t goes_on_bit = std::uint64_t{1} << 63;
+constexpr std::uint32_t most_count = 0x7FFF'FFFF;
+
 }  // namespace
 
 const char* action_name(Action action) {
@@ -78,6 +99,8 @@ std::size_t request_body_bytes(Action action) {
   switch (action) {
     case Action::join:
       return JoinBody::bytes;
+    case Action::rejoin:
+      return RejoinBody::bytes;
     case Action::reset:
       return 4;
     case Action::set_threshold:
@@ -109,6 +132,44 @@ std::optional<JoinBody> read_join(Bytes body) {
   // A worker has no shards; a switch without any could not be sent a result.
   if ((join.kind == MemberKind::worker) != (join.shards == 0)) return std::nullopt;
   return join;
+}
+
+std::optional<RejoinBody> read_rejoin(Bytes body) {
+  if (body.size() < RejoinBody::bytes) return std::nullopt;
+  const auto join = read_join(body);
+  if (!join) return std::nullopt;
+  const std::uint8_t* p = body.data() + JoinBody::bytes;
+  RejoinBody rejoin;
+  rejoin.join = *join;
+  rejoin.origin = load_be32(p);
+  rejoin.newest = load_be32(p + 4);
+  rejoin.slots = load_be32(p + 8);
+  rejoin.segment_bytes = load_be32(p + 12);
+  rejoin.position = load_be64(p + 16);
+  rejoin.end = load_be64(p + 24);
+  const bool stated = rejoin.position != 0 || rejoin.end != 0;
+  if (rejoin.end < rejoin.position || (stated && join->mode == Mode::async)) return std::nullopt;
+  return rejoin;
+}
+
+const char* fresh_reason_name(Resumed::Fresh reason) {
+  const auto index = static_cast<std::size_t>(reason);
+  return index < fresh_reason_names.size() ? fresh_reason_names[index] : "unknown";
+}
+
+std::uint64_t encode_resumed(const Resumed& resumed) {
+  if (resumed.goes_on())
+    return goes_on_bit | std::uint64_t{std::min(resumed.count, most_count)} << 32 | resumed.first;
+  return std::uint64_t{static_cast<std::uint8_t>(resumed.fresh)} << 32 | resumed.count;
+}
+
+Resumed decode_resumed(std::uint64_t missing) {
+  const auto low = static_cast<std::uint32_t>(missing);
+  const auto high = static_cast<std::uint32_t>(missing >> 32);
+  if ((missing & goes_on_bit) != 0) return {Resumed::Fresh::none, low, high & most_count};
+  const auto reason = static_cast<std::uint8_t>(high);
+  const bool listed = reason != 0 && reason < fresh_reason_names.size();
+  return {listed ? static_cast<Resumed::Fresh>(reason) : Resumed::Fresh::stranger, 0, low};
 }
 
 std::optional<ReplyBody> read_reply(Bytes body) {
@@ -171,14 +232,21 @@ bool tag_is_right(Key key, Bytes datagram, Ipv4 client, std::uint16_t client_por
 
 ControlDatagram write_join(const ControlHeader& header, const JoinBody& body,
                            const Client& client) {
-  return compose(Type::request, header, JoinBody::bytes, client, [&](std::uint8_t* p) {
-    p[0] = static_cast<std::uint8_t>(body.kind);
-    p[1] = static_cast<std::uint8_t>(body.data_type);
-    p[2] = static_cast<std::uint8_t>(body.mode);
-    store_be16(p + 4, body.wanted_member);
-    store_be16(p + 6, body.shards);
-    store_be32(p + 8, body.max_segment_bytes);
-    store_be32(p + 12, body.incarnation);
+  return compose(Type::request, header, JoinBody::bytes, client,
+                 [&](std::uint8_t* p) { write_join_body(body, p); });
+}
+
+ControlDatagram write_rejoin(const ControlHeader& header, const RejoinBody& body,
+                             const Client& client) {
+  return compose(Type::request, header, RejoinBody::bytes, client, [&](std::uint8_t* p) {
+    write_join_body(body.join, p);
+    p += JoinBody::bytes;
+    store_be32(p, body.origin);
+    store_be32(p + 4, body.newest);
+    store_be32(p + 8, body.slots);
+    store_be32(p + 12, body.segment_bytes);
+    store_be64(p + 16, body.position);
+    store_be64(p + 24, body.end);
   });
 }
 

@@ -20,8 +20,10 @@ enum class Action : std::uint8_t {
   help = 6,
   halt = 7,
   resume = 8,
-  ping = 9
+  ping = 9,
+  rejoin = 10
 };
+inline constexpr Action last_action = Action::rejoin;
 const char* action_name(Action action);  ///< "join", ..., "unknown"
 
 enum class Status : std::uint16_t {
@@ -57,6 +59,19 @@ struct JoinBody {
   bool operator==(const JoinBody&) const = default;
 };
 
+/// Of a member that had a place in a stream and lost it (section 9): what it was to the stream.
+struct RejoinBody {
+  static constexpr std::size_t bytes = JoinBody::bytes + 32;
+  JoinBody join;                    ///< incarnation: a new one; wanted_member: the former id
+  std::uint32_t origin = 0;         ///< base_round of the stream's start
+  std::uint32_t newest = 0;         ///< no round or number it has seen or used is newer
+  std::uint32_t slots = 0;          ///< as they were, likewise segment_bytes
+  std::uint32_t segment_bytes = 0;  ///< of the job
+  std::uint64_t position = 0;       ///< synchronous: the first one whose result it lacks
+  std::uint64_t end = 0;            ///< one after the last one whose result it has, or position
+  bool operator==(const RejoinBody&) const = default;
+};
+
 struct ReplyBody {
   static constexpr std::size_t bytes = 40;
   Status status = Status::ok;
@@ -73,7 +88,7 @@ struct ReplyBody {
   std::uint32_t base_round = 0;
   std::uint16_t history = 0;
   std::uint64_t missing =
-      0;  ///< Help: direct members not in the sum; 7 and 11: segment << 32 | round
+      0;  ///< Help: direct members not in the sum; 7 and 11: segment << 32 | round; Rejoin: Resumed
   bool operator==(const ReplyBody&) const = default;
 };
 
@@ -84,16 +99,44 @@ struct SlotBody {
   std::uint32_t round = 0;
 };
 
+/// What the reply to a Rejoin says of the stream once the job runs, in `missing`.
+struct Resumed {
+  /// Why the job has started afresh; none: it goes on.
+  enum class Fresh : std::uint8_t {
+    none = 0,
+    stranger = 1,       ///< somebody joined who does not know the stream
+    other_origin = 2,   ///< members are of different streams
+    other_shape = 3,    ///< other slots or segment size
+    too_far_apart = 4,  ///< members differ by more segments than are kept
+    went_on = 5,        ///< the job went on without this member
+    reset = 6,          ///< it went on, and has been Reset since
+  };
+  Fresh fresh = Fresh::stranger;
+  std::uint32_t first = 0;  ///< goes on: low half of E, the first position that somebody lacks
+  std::uint32_t count = 0;  ///< goes on: F - E, below 2^31; too_far_apart: segments apart
+
+  bool goes_on() const { return fresh == Fresh::none; }
+  bool operator==(const Resumed&) const = default;
+};
+const char* fresh_reason_name(Resumed::Fresh reason);  ///< for people, one phrase
+std::uint64_t encode_resumed(const Resumed& resumed);
+/// Any 64 bits: a reason that is not listed is read as `stranger`, the unspecific one.
+Resumed decode_resumed(std::uint64_t missing);
+
 inline constexpr std::size_t tag_bytes = 16;
 using Tag = std::array<std::uint8_t, tag_bytes>;
 
-/// Length of a request's body for an action (Join 16, Reset 4, SetH 2, FBcast and Help 8, else 0).
+/// Length of a request's body for an action (Join 16, Rejoin 48, Reset 4, SetH 2, FBcast and Help
+/// 8, else 0).
 std::size_t request_body_bytes(Action action);
-inline constexpr std::size_t max_control_bytes = header_bytes + ReplyBody::bytes + tag_bytes;
+inline constexpr std::size_t max_control_bytes = header_bytes + RejoinBody::bytes + tag_bytes;
+static_assert(RejoinBody::bytes > ReplyBody::bytes);
 
 // Readers expect the length that parse_message has already checked. Values outside their
 // enumeration (kind, mode, data type, state) and non-zero reserved bytes give nothing.
 std::optional<JoinBody> read_join(Bytes body);
+/// Nothing also where `end` is before `position`, or an asynchronous member states either.
+std::optional<RejoinBody> read_rejoin(Bytes body);
 std::optional<ReplyBody> read_reply(Bytes body);
 SlotBody read_slot(Bytes body);
 std::uint32_t read_reset(Bytes body);          ///< base_round
@@ -132,6 +175,8 @@ struct ControlHeader {
 };
 
 ControlDatagram write_join(const ControlHeader& header, const JoinBody& body, const Client& client);
+ControlDatagram write_rejoin(const ControlHeader& header, const RejoinBody& body,
+                             const Client& client);
 /// Leave, Halt, Resume, Ping.
 ControlDatagram write_plain_request(const ControlHeader& header, const Client& client);
 ControlDatagram write_reset(const ControlHeader& header, std::uint32_t base_round,

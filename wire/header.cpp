@@ -16,7 +16,9 @@ constexpr std::array<const char*, static_cast<std::size_t>(Fault::count_)> fault
 
 bool reserved_bytes_are_zero(const Header& header, Bytes body) {
   if (header.type == Type::reply) return body[5] == 0 && load_be16(body.data() + 30) == 0;
-  return header.flags != static_cast<std::uint8_t>(Action::join) || body[3] == 0;
+  const auto action = static_cast<Action>(header.flags);
+  const bool joins = action == Action::join || action == Action::rejoin;
+  return !joins || body[3] == 0;
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ void write_header(const Header& header, std::uint8_t* out) {
 
 Fault check_control(const Header& header, Bytes payload) {
   if (header.flags < static_cast<std::uint8_t>(Action::join) ||
-      header.flags > static_cast<std::uint8_t>(Action::ping))
+      header.flags > static_cast<std::uint8_t>(last_action))
     return Fault::action;
   const std::size_t body = header.type == Type::reply
                                ? ReplyBody::bytes

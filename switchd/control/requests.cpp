@@ -63,6 +63,8 @@ void Control::State::perform(Job& job, const Requester& who, Bytes body, const T
   switch (who.header.action) {
     case wire::Action::join:
       return on_join(job, who, body, turn);
+    case wire::Action::rejoin:
+      return answer(job, who, wire::Status::unsupported, turn);
     case wire::Action::leave:
       return on_leave(job, who, turn);
     case wire::Action::reset:

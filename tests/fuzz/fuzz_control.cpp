@@ -46,6 +46,11 @@ std::optional<ControlDatagram> written(const Message& message) {
       if (!body) return std::nullopt;
       return write_join(header, *body, client);
     }
+    case Action::rejoin: {
+      const auto body = read_rejoin(message.payload);
+      if (!body) return std::nullopt;
+      return write_rejoin(header, *body, client);
+    }
     case Action::reset:
       return write_reset(header, read_reset(message.payload), client);
     case Action::set_threshold:
@@ -73,6 +78,7 @@ void check_tag(const ControlDatagram& good, Bytes received) {
 
 void check_bodies(Bytes any) {
   (void)read_join(any);
+  (void)read_rejoin(any);
   (void)read_reply(any);
   (void)read_slot(any);
   (void)read_reset(any);

@@ -302,7 +302,7 @@ TEST_CASE("control: passed on cut to its length, dropped when the ring is full")
 
   // The longest control message fits.
   rig.sink.control_room = 1;
-  const auto longest = wire::write_reply({.action = wire::Action::ping, .job = 1}, {}, {});
+  const auto longest = wire::write_rejoin({.action = wire::Action::rejoin, .job = 1}, {}, {});
   CHECK(longest.size == wire::max_control_bytes);
   rig.run({{control_frame(longest, wire::default_udp_port), 3}});
   CHECK(rig.sink.controls.back().size == wire::encapsulation_bytes + wire::max_control_bytes);

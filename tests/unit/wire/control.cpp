@@ -67,6 +67,77 @@ TEST_CASE("Join round trip", "[control]") {
   CHECK(*back == body);
 }
 
+TEST_CASE("Rejoin round trip", "[control]") {
+  RejoinBody body;
+  body.join.kind = MemberKind::child_switch;
+  body.join.wanted_member = 0x0102;
+  body.join.shards = 0x0304;
+  body.join.max_segment_bytes = 0x05060708;
+  body.join.incarnation = 0x090A0B0C;
+  body.origin = 0x11121314;
+  body.newest = 0x21222324;
+  body.slots = 0x31323334;
+  body.segment_bytes = 0x41424344;
+  body.position = 0x5152535455565758;
+  body.end = 0x6162636465666768;
+  const auto datagram = write_rejoin(header_for(Action::rejoin), body, keyed);
+  CHECK(datagram.size == 22 + 48 + 16);
+  const auto message = parsed(datagram, Type::request, Action::rejoin);
+  const std::vector<std::uint8_t> expected = {
+      1,    0,    0,    0,    1,    2,    3,    4,    5,    6,    7,    8,
+      9,    10,   11,   12,   0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24,
+      0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54,
+      0x55, 0x56, 0x57, 0x58, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68};
+  const Bytes sent = message.payload.first(RejoinBody::bytes);
+  CHECK(std::vector<std::uint8_t>(sent.begin(), sent.end()) == expected);
+  const auto back = read_rejoin(message.payload);
+  REQUIRE(back);
+  CHECK(*back == body);
+}
+
+TEST_CASE("a Rejoin that no member could mean is none", "[control]") {
+  const auto reads = [](const RejoinBody& body) {
+    const auto datagram = write_rejoin({}, body, {});
+    return read_rejoin(datagram.view().subspan(header_bytes)).has_value();
+  };
+  RejoinBody body;
+  body.position = 7;
+  body.end = 7;
+  CHECK(reads(body));
+  body.end = 6;
+  CHECK_FALSE(reads(body));
+  body.position = 0;
+  body.join.mode = Mode::async;
+  CHECK_FALSE(reads(body));
+  body.end = 0;
+  CHECK(reads(body));
+  body.join.shards = 1;  // of a worker
+  CHECK_FALSE(reads(body));
+  for (std::size_t size = 0; size < RejoinBody::bytes; ++size)
+    CHECK_FALSE(read_rejoin(std::vector<std::uint8_t>(size)));
+}
+
+TEST_CASE("what a reply to a Rejoin says of the stream", "[control]") {
+  const Resumed on{Resumed::Fresh::none, 0x89ABCDEF, 0x7FFFFFFF};
+  CHECK(encode_resumed(on) == 0xFFFFFFFF89ABCDEF);
+  CHECK(decode_resumed(0xFFFFFFFF89ABCDEF) == on);
+  CHECK(encode_resumed({Resumed::Fresh::none, 5, 3}) == 0x8000000300000005);
+  CHECK(decode_resumed(0x8000000300000005) == Resumed{Resumed::Fresh::none, 5, 3});
+  const Resumed apart{Resumed::Fresh::too_far_apart, 0, 1025};
+  CHECK(encode_resumed(apart) == 0x0000000400000401);
+  CHECK(decode_resumed(0x0000000400000401) == apart);
+  for (unsigned reason = 1; reason <= 6; ++reason) {
+    const Resumed fresh{static_cast<Resumed::Fresh>(reason), 0, 0};
+    CHECK(encode_resumed(fresh) == std::uint64_t{reason} << 32);
+    CHECK(decode_resumed(std::uint64_t{reason} << 32) == fresh);
+    CHECK(std::string(fresh_reason_name(fresh.fresh)) != "unknown");
+  }
+  // Neither zero nor a reason of later days is one that is known.
+  CHECK(decode_resumed(0).fresh == Resumed::Fresh::stranger);
+  CHECK(decode_resumed(std::uint64_t{7} << 32).fresh == Resumed::Fresh::stranger);
+  CHECK(std::string(fresh_reason_name(static_cast<Resumed::Fresh>(7))) == "unknown");
+}
+
 TEST_CASE("reply round trip", "[control]") {
   ReplyBody body;
   body.status = Status::mismatch;
@@ -264,8 +335,9 @@ TEST_CASE("operation tags are CRC-32C over twenty bytes", "[control]") {
 TEST_CASE("codes have names", "[control]") {
   CHECK(std::string(action_name(Action::join)) == "join");
   CHECK(std::string(action_name(Action::ping)) == "ping");
+  CHECK(std::string(action_name(Action::rejoin)) == "rejoin");
   CHECK(std::string(action_name(static_cast<Action>(0))) == "unknown");
-  CHECK(std::string(action_name(static_cast<Action>(10))) == "unknown");
+  CHECK(std::string(action_name(static_cast<Action>(11))) == "unknown");
   CHECK(std::string(status_name(Status::ok)) == "ok");
   CHECK(std::string(status_name(Status::no_such_job)) == "no such job");
   CHECK(std::string(status_name(Status::unsupported)) == "unsupported");

@@ -372,7 +372,7 @@ TEST_CASE("a frame's message has every fault a message has", "[frame]") {
   CHECK(is_fault(set(contribution(), 43, 0x04), Fault::reserved_bits));
   CHECK(is_fault(resized(contribution(), 22 + 6), Fault::payload_alignment));
   CHECK(is_fault(contribution(8932), Fault::payload_length));
-  CHECK(is_fault(set(ping(), 43, 10), Fault::action));
+  CHECK(is_fault(set(ping(), 43, 11), Fault::action));
   CHECK(is_fault(resized(ping(), 22 + 15), Fault::control_length));
   CHECK(is_fault(resized(ping(), 22 + 17), Fault::control_length));
   CHECK(is_fault(set(ping(), 55, 1), Fault::control_fields));

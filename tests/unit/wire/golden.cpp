@@ -152,6 +152,8 @@ ControlDatagram control_message(const golden::Frame& golden, const Packet& packe
   switch (header.action) {
     case Action::join:
       return write_join(header, *read_join(payload), client);
+    case Action::rejoin:
+      return write_rejoin(header, *read_rejoin(payload), client);
     case Action::reset:
       return write_reset(header, read_reset(payload), client);
     case Action::set_threshold:
@@ -195,7 +197,7 @@ TEST_CASE("golden frames parse to what is stated and are written back to the sam
                  golden.bytes.end());
     CHECK(frame == golden.bytes);
   }
-  CHECK(count == 23);
+  CHECK(count == 26);
 }
 
 TEST_CASE("golden frames come from the endpoints of the set", "[golden]") {

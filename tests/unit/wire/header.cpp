@@ -24,9 +24,9 @@ Fault parse(const std::vector<std::uint8_t>& bytes) {
   return parse_message(bytes, out);
 }
 
-constexpr Action actions[] = {Action::join,          Action::leave,           Action::reset,
-                              Action::set_threshold, Action::force_broadcast, Action::help,
-                              Action::halt,          Action::resume,          Action::ping};
+constexpr Action actions[] = {
+    Action::join, Action::leave, Action::reset,  Action::set_threshold, Action::force_broadcast,
+    Action::help, Action::halt,  Action::resume, Action::ping,          Action::rejoin};
 
 Header control(Type type, Action action) {
   Header header;
@@ -130,6 +130,8 @@ TEST_CASE("control has one length an action", "[header]") {
     switch (action) {
       case Action::join:
         return 16 + 16;
+      case Action::rejoin:
+        return 48 + 16;
       case Action::reset:
         return 4 + 16;
       case Action::set_threshold:
@@ -142,7 +144,7 @@ TEST_CASE("control has one length an action", "[header]") {
     }
   };
   for (const Action action : actions) {
-    for (std::size_t size = 0; size <= 80; ++size) {
+    for (std::size_t size = 0; size <= 90; ++size) {
       INFO(action_name(action) << ", " << size << " bytes");
       CHECK(parse(message(control(Type::request, action), size)) ==
             (size == request_size(action) ? Fault::none : Fault::control_length));
@@ -152,10 +154,10 @@ TEST_CASE("control has one length an action", "[header]") {
   }
 }
 
-TEST_CASE("actions 1 to 9 alone", "[header]") {
+TEST_CASE("actions 1 to 10 alone", "[header]") {
   for (unsigned code = 0; code < 256; ++code) {
     INFO("action " << code);
-    const bool known = code >= 1 && code <= 9;
+    const bool known = code >= 1 && code <= 10;
     CHECK(parse(message(control(Type::reply, static_cast<Action>(code)), 56)) ==
           (known ? Fault::none : Fault::action));
   }
@@ -175,6 +177,12 @@ TEST_CASE("control fields that must be zero", "[header]") {
     join[header_bytes + at] = 1;
     INFO("Join byte " << at);
     CHECK(parse(join) == (at == 3 ? Fault::control_fields : Fault::none));
+  }
+  for (std::size_t at = 0; at < RejoinBody::bytes; ++at) {
+    auto rejoin = message(control(Type::request, Action::rejoin), 64);
+    rejoin[header_bytes + at] = 1;
+    INFO("Rejoin byte " << at);
+    CHECK(parse(rejoin) == (at == 3 ? Fault::control_fields : Fault::none));
   }
   for (std::size_t at = 0; at < ReplyBody::bytes; ++at) {
     auto reply = message(control(Type::reply, Action::ping), 56);
