@@ -76,6 +76,7 @@ void write_join_body(const JoinBody& body, std::uint8_t* p) {
 }
 
 constexpr std::uint64_t goes_on_bit = std::uint64_t{1} << 63;
+constexpr std::uint64_t origin_bit = std::uint64_t{1} << 62;
 constexpr std::uint32_t most_count = 0x7FFF'FFFF;
 
 }  // namespace
@@ -147,6 +148,7 @@ std::optional<RejoinBody> read_rejoin(Bytes body) {
   rejoin.segment_bytes = load_be32(p + 12);
   rejoin.position = load_be64(p + 16);
   rejoin.end = load_be64(p + 24);
+  rejoin.life = load_be32(p + 32);
   const bool stated = rejoin.position != 0 || rejoin.end != 0;
   if (rejoin.end < rejoin.position || (stated && join->mode == Mode::async)) return std::nullopt;
   return rejoin;
@@ -160,16 +162,26 @@ const char* fresh_reason_name(Resumed::Fresh reason) {
 std::uint64_t encode_resumed(const Resumed& resumed) {
   if (resumed.goes_on())
     return goes_on_bit | std::uint64_t{std::min(resumed.count, most_count)} << 32 | resumed.first;
-  return std::uint64_t{static_cast<std::uint8_t>(resumed.fresh)} << 32 | resumed.count;
+  const std::uint64_t reason = std::uint64_t{static_cast<std::uint8_t>(resumed.fresh)} << 32;
+  return resumed.origin ? origin_bit | reason | *resumed.origin : reason | resumed.count;
 }
 
 Resumed decode_resumed(std::uint64_t missing) {
   const auto low = static_cast<std::uint32_t>(missing);
   const auto high = static_cast<std::uint32_t>(missing >> 32);
-  if ((missing & goes_on_bit) != 0) return {Resumed::Fresh::none, low, high & most_count};
+  if ((missing & goes_on_bit) != 0) return {Resumed::Fresh::none, low, high & most_count, {}};
   const auto reason = static_cast<std::uint8_t>(high);
   const bool listed = reason != 0 && reason < fresh_reason_names.size();
-  return {listed ? static_cast<Resumed::Fresh>(reason) : Resumed::Fresh::stranger, 0, low};
+  const auto fresh = listed ? static_cast<Resumed::Fresh>(reason) : Resumed::Fresh::stranger;
+  if ((missing & origin_bit) != 0) return {fresh, 0, 0, low};
+  return {fresh, 0, low, {}};
+}
+
+std::uint64_t encode_life(std::uint32_t life) { return life; }
+
+std::optional<std::uint32_t> decode_life(std::uint64_t missing) {
+  if (missing == 0 || missing >> 32 != 0) return std::nullopt;
+  return static_cast<std::uint32_t>(missing);
 }
 
 std::optional<ReplyBody> read_reply(Bytes body) {
@@ -247,6 +259,7 @@ ControlDatagram write_rejoin(const ControlHeader& header, const RejoinBody& body
     store_be32(p + 12, body.segment_bytes);
     store_be64(p + 16, body.position);
     store_be64(p + 24, body.end);
+    store_be32(p + 32, body.life);
   });
 }
 

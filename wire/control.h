@@ -61,7 +61,7 @@ struct JoinBody {
 
 /// Of a member that had a place in a stream and lost it (section 9): what it was to the stream.
 struct RejoinBody {
-  static constexpr std::size_t bytes = JoinBody::bytes + 32;
+  static constexpr std::size_t bytes = JoinBody::bytes + 36;
   JoinBody join;                    ///< incarnation: a new one; wanted_member: the former id
   std::uint32_t origin = 0;         ///< base_round of the stream's start
   std::uint32_t newest = 0;         ///< no round or number it has seen or used is newer
@@ -69,6 +69,7 @@ struct RejoinBody {
   std::uint32_t segment_bytes = 0;  ///< of the job
   std::uint64_t position = 0;       ///< synchronous: the first one whose result it lacks
   std::uint64_t end = 0;            ///< one after the last one whose result it has, or position
+  std::uint32_t life = 0;           ///< of the switch, as its last answer said; 0 not known yet
   bool operator==(const RejoinBody&) const = default;
 };
 
@@ -114,19 +115,26 @@ struct Resumed {
   Fresh fresh = Fresh::stranger;
   std::uint32_t first = 0;  ///< goes on: low half of E, the first position that somebody lacks
   std::uint32_t count = 0;  ///< goes on: F - E, below 2^31; too_far_apart: segments apart
+  /// Started afresh for this member, who came to an asynchronous job that runs: of its stream,
+  /// where that is not base_round. `first` and `count` are not said then.
+  std::optional<std::uint32_t> origin{};
 
   bool goes_on() const { return fresh == Fresh::none; }
   bool operator==(const Resumed&) const = default;
 };
 const char* fresh_reason_name(Resumed::Fresh reason);  ///< for people, one phrase
 std::uint64_t encode_resumed(const Resumed& resumed);
+/// The switch's number, which a Rejoin has to carry to be done: what `missing` says where it does
+/// not yet. Never 0; none: `missing` says something else.
+std::uint64_t encode_life(std::uint32_t life);
+std::optional<std::uint32_t> decode_life(std::uint64_t missing);
 /// Any 64 bits: a reason that is not listed is read as `stranger`, the unspecific one.
 Resumed decode_resumed(std::uint64_t missing);
 
 inline constexpr std::size_t tag_bytes = 16;
 using Tag = std::array<std::uint8_t, tag_bytes>;
 
-/// Length of a request's body for an action (Join 16, Rejoin 48, Reset 4, SetH 2, FBcast and Help
+/// Length of a request's body for an action (Join 16, Rejoin 52, Reset 4, SetH 2, FBcast and Help
 /// 8, else 0).
 std::size_t request_body_bytes(Action action);
 inline constexpr std::size_t max_control_bytes = header_bytes + RejoinBody::bytes + tag_bytes;

@@ -28,6 +28,7 @@ enum class Mode : std::uint8_t { sync = 0, async = 1 };
 
 namespace flag {
 inline constexpr std::uint8_t data_type_mask = 0b0000'0011;
+inline constexpr std::uint8_t settled = 1u << 2;  ///< of a result (section 9)
 inline constexpr std::uint8_t retransmit = 1u << 3;
 inline constexpr std::uint8_t ecn_echo = 1u << 4;
 inline constexpr std::uint8_t partial = 1u << 5;
@@ -97,7 +98,8 @@ struct Message {
 Fault check_control(const Header& header, Bytes payload);
 
 inline Fault check_data(const Header& header, Bytes payload) {
-  if ((header.flags & flag::reserved_mask) != 0) return Fault::reserved_bits;
+  const unsigned allowed = header.type == Type::result ? flag::settled : 0u;
+  if ((header.flags & flag::reserved_mask & ~allowed) != 0) return Fault::reserved_bits;
   if (payload.size() % 4 != 0) return Fault::payload_alignment;
   if (payload.size() > max_segment_bytes) return Fault::payload_length;
   return Fault::none;

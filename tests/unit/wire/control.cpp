@@ -80,14 +80,15 @@ TEST_CASE("Rejoin round trip", "[control]") {
   body.segment_bytes = 0x41424344;
   body.position = 0x5152535455565758;
   body.end = 0x6162636465666768;
+  body.life = 0x71727374;
   const auto datagram = write_rejoin(header_for(Action::rejoin), body, keyed);
-  CHECK(datagram.size == 22 + 48 + 16);
+  CHECK(datagram.size == 22 + 52 + 16);
   const auto message = parsed(datagram, Type::request, Action::rejoin);
   const std::vector<std::uint8_t> expected = {
-      1,    0,    0,    0,    1,    2,    3,    4,    5,    6,    7,    8,
-      9,    10,   11,   12,   0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24,
-      0x31, 0x32, 0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54,
-      0x55, 0x56, 0x57, 0x58, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68};
+      1,    0,    0,    0,    1,    2,    3,    4,    5,    6,    7,    8,    9,
+      10,   11,   12,   0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32,
+      0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57,
+      0x58, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x71, 0x72, 0x73, 0x74};
   const Bytes sent = message.payload.first(RejoinBody::bytes);
   CHECK(std::vector<std::uint8_t>(sent.begin(), sent.end()) == expected);
   const auto back = read_rejoin(message.payload);
@@ -119,6 +120,8 @@ TEST_CASE("a Rejoin that no member could mean is none", "[control]") {
 
 TEST_CASE("what a reply to a Rejoin says of the stream", "[control]") {
   const Resumed on{Resumed::Fresh::none, 0x89ABCDEF, 0x7FFFFFFF};
+  CHECK(encode_resumed({Resumed::Fresh::went_on, 0, 0, 0x89ABCDEF}) == 0x4000000589ABCDEF);
+  CHECK(decode_resumed(0x4000000589ABCDEF) == Resumed{Resumed::Fresh::went_on, 0, 0, 0x89ABCDEF});
   CHECK(encode_resumed(on) == 0xFFFFFFFF89ABCDEF);
   CHECK(decode_resumed(0xFFFFFFFF89ABCDEF) == on);
   CHECK(encode_resumed({Resumed::Fresh::none, 5, 3}) == 0x8000000300000005);
@@ -132,6 +135,11 @@ TEST_CASE("what a reply to a Rejoin says of the stream", "[control]") {
     CHECK(decode_resumed(std::uint64_t{reason} << 32) == fresh);
     CHECK(std::string(fresh_reason_name(fresh.fresh)) != "unknown");
   }
+  CHECK(encode_life(0x89ABCDEF) == 0x89ABCDEF);
+  CHECK(decode_life(0x89ABCDEF) == 0x89ABCDEFu);
+  for (const std::uint64_t other : {std::uint64_t{0}, std::uint64_t{1} << 32 | 1,
+                                    std::uint64_t{1} << 62 | 1, std::uint64_t{1} << 63 | 1})
+    CHECK_FALSE(decode_life(other));
   // Neither zero nor a reason of later days is one that is known.
   CHECK(decode_resumed(0).fresh == Resumed::Fresh::stranger);
   CHECK(decode_resumed(std::uint64_t{7} << 32).fresh == Resumed::Fresh::stranger);
