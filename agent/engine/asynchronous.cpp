@@ -11,15 +11,6 @@ namespace {
 
 using Phase = Asynchronous::Phase;
 
-/// Another one, as random as the first; the nonce differs from all before.
-std::uint32_t next_incarnation(std::uint32_t before, std::uint64_t salt) {
-  std::uint64_t mixed = (std::uint64_t{before} << 32 | before) ^ (salt * 0x9E37'79B9'7F4A'7C15ULL);
-  mixed = (mixed ^ mixed >> 30) * 0xBF58'476D'1CE4'E5B9ULL;
-  mixed = (mixed ^ mixed >> 27) * 0x94D0'49BB'1331'11EBULL;
-  const auto next = static_cast<std::uint32_t>(mixed ^ mixed >> 31);
-  return next == before ? next + 1 : next;
-}
-
 std::string event_text(EventKind kind, const EngineOptions& options, const Error& error) {
   const std::string remedy = "; take weights and update numbers from a peer and resume with them";
   if (kind == EventKind::joined)
@@ -32,12 +23,12 @@ std::string event_text(EventKind kind, const EngineOptions& options, const Error
 void Engine::State::follow_async() {
   const EngineState state = membership.state();
   Asynchronous& a = *async;
-  if (leaving || (state != EngineState::running && state != EngineState::halted)) {
+  if (leaving || away.yes || (state != EngineState::running && state != EngineState::halted)) {
     if (a.pushes.active()) a.pushes.pause();
     return;
   }
   if (a.phase == Phase::unbegun) {
-    a.updates.begin(membership.job(), options.elements);
+    begin_updates(a.told_origin);
     if (a.saw_forming) {
       a.phase = Phase::live;
       a.updates.resume(a.updates.taken());
@@ -53,13 +44,41 @@ void Engine::State::follow_async() {
     a.pushes.begin(membership.job(), membership.member(), now);
     a.asking.expect(a.pushes.first_timeout(), now);
   }
-  if (state == EngineState::halted)
+  if (state == EngineState::halted || a.settling.active())
     a.pushes.pause();
   else if (a.pushes.paused())
     a.pushes.resume(now);
 }
 
+void Engine::State::begin_updates(std::optional<std::uint32_t> origin) {
+  Asynchronous& a = *async;
+  wire::ReplyBody job = membership.job();
+  a.origin = origin.value_or(job.base_round);
+  a.shift = job.base_round - a.origin;
+  a.slots = job.slots;
+  a.segment_bytes = job.segment_bytes;
+  job.base_round = a.origin;
+  a.updates.begin(job, options.elements);
+  if (options.resume_within > 0) kept.begin(a.updates.segments(), job.history, job.segment_bytes);
+}
+
 void Engine::State::on_update(const wire::Message& message, bool marked_here) {
+  Asynchronous& a = *async;
+  const wire::Header& header = message.header;
+  const std::uint32_t base_round = membership.job().base_round;
+  const bool settles = a.settling.active() && header.segment < a.updates.segments() &&
+                       (header.flags & wire::flag::settled) != 0 &&
+                       !wire::serial_newer(base_round, header.round);
+  if (settles) note_settled(header.segment, header.round, marked_here);
+  if (settles && header.round == base_round)
+    requests.heard();  // there has been no update
+  else
+    take_result(message, marked_here);
+  if (a.settling.active() && header.segment < a.updates.segments())
+    advance_settling(header.segment);
+}
+
+void Engine::State::take_result(const wire::Message& message, bool marked_here) {
   Asynchronous& a = *async;
   const wire::Header& header = message.header;
   if (marked_here) a.pushes.echo_mark();
@@ -85,8 +104,8 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
     return;
   }
   const bool partial = (header.flags & wire::flag::partial) != 0;
-  switch (
-      a.updates.store({header.segment, header.round, header.member, partial, message.payload})) {
+  const std::uint32_t number = header.round - a.shift;
+  switch (a.updates.store({header.segment, number, header.member, partial, message.payload})) {
     case Updates::Stored::copy:
       ++statistics.duplicate_results;
       a.pushes.duplicate(now);
@@ -105,8 +124,16 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
   statistics.gradient_bytes_received += message.payload.size();
   if (partial) ++statistics.partial_results;
   if (marked) ++statistics.ecn_marks;
+  kept.keep(header.segment, number, header, message.payload);
+  if (a.settling.active()) a.settling.progress_at = now;
   const wire::MemberId member = membership.member();
-  if (member < wire::max_members && (header.set >> member & 1) != 0)
+  if ((header.flags & wire::flag::retransmit) != 0)
+    a.pushes.abandon(header.segment,
+                     {ErrorCode::job_reset, wire::Status::ok, 0,
+                      "whether the push is in " + text::slot(header.segment, header.round) +
+                          " got lost with a switch that restarted; its other segments are done"},
+                     now);
+  else if (member < wire::max_members && (header.set >> member & 1) != 0)
     a.pushes.acknowledge(header.segment, header.member, partial, marked, now);
   if (a.phase == Phase::live)
     a.asking.heard(a.updates, header.segment, a.pushes.first_timeout(), now);
@@ -116,7 +143,7 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
 void Engine::State::need_weights(EventKind kind, const Error& error) {
   Asynchronous& a = *async;
   a.phase = Phase::waiting;
-  a.event = Event{kind, membership.job().base_round, false, event_text(kind, options, error)};
+  a.event = Event{kind, a.origin, false, event_text(kind, options, error)};
   a.why = {kind == EventKind::reset ? ErrorCode::job_reset : ErrorCode::gone, error.status, 0,
            a.event->text};
   a.updates.wait();
@@ -124,8 +151,9 @@ void Engine::State::need_weights(EventKind kind, const Error& error) {
   operations.fail_all(a.why);
 }
 
-void Engine::State::restart_updates(const Error& error) {
-  async->updates.begin(membership.job(), options.elements);
+void Engine::State::restart_updates(const Error& error, std::optional<std::uint32_t> origin) {
+  forget_way_back();
+  begin_updates(origin);
   ++statistics.resets;
   need_weights(EventKind::reset, error);
 }
@@ -133,10 +161,10 @@ void Engine::State::restart_updates(const Error& error) {
 void Engine::State::take_new_place(const Error& error, Time at) {
   Asynchronous& a = *async;
   a.pushes.stop();
+  forget_way_back();
   a.saw_forming = false;
   if (begun()) operations.fail_all(error);
-  options.incarnation = next_incarnation(
-      options.incarnation, options.start_unix_microseconds + static_cast<std::uint64_t>(now));
+  renew_incarnation();
   membership.rejoin(at, now);
 }
 
@@ -144,6 +172,7 @@ void Engine::State::fall_behind(std::uint32_t segment, std::uint32_t number) {
   Asynchronous& a = *async;
   if (segment >= a.updates.segments() || !wire::serial_newer(number, membership.job().base_round))
     return;
+  number -= a.shift;
   if (a.phase == Phase::probing) return need_weights(EventKind::joined, {});
   // A late word about an update that has come since.
   if (a.phase != Phase::live || !wire::serial_newer(number, a.updates.complete_to(segment))) return;
@@ -166,7 +195,7 @@ void Engine::State::on_async_help_reply(const Reply& reply) {
 }
 
 Time Engine::State::asking_due() const {
-  if (!membership.joined()) return never;
+  if (!membership.joined() || away.yes) return never;
   if (async->phase == Phase::probing) return async->probe_at;
   return async->phase == Phase::live ? async->asking.next_deadline() : never;
 }
@@ -176,10 +205,10 @@ void Engine::State::ask_for_updates() {
   if (now < asking_due()) return;
   const auto ask = [&](std::uint32_t segment, std::uint32_t number) {
     ++statistics.helps;
-    requests.help(membership.member(), {segment, number}, now);
+    requests.help(membership.member(), {segment, number + a.shift}, now);
   };
   if (a.phase == Phase::probing) {
-    ask(0, membership.job().base_round + 1);
+    ask(0, a.origin + 1);
     a.probe_at = now + a.probe_interval;
     a.probe_interval = std::min(2 * a.probe_interval, options.ping_interval);
     return;
@@ -197,7 +226,7 @@ Error Engine::State::resume_updates(const UpdateNumbers& numbers) {
   if (a.phase == Phase::unbegun)
     return refused(ErrorCode::not_joined,
                    "job " + std::to_string(options.job) + " does not run yet: resume when it does");
-  const std::uint32_t base = membership.job().base_round;
+  const std::uint32_t base = a.origin;
   if (numbers.base_round != base)
     return refused(ErrorCode::job_reset, "the weights are of base round " +
                                              std::to_string(numbers.base_round) +
@@ -234,6 +263,17 @@ Error Engine::State::resume_updates(const UpdateNumbers& numbers) {
   a.event.reset();
   a.updates.resume(numbers.last);
   a.asking.begin(a.updates.segments(), now);
+  if (a.settling.active()) {
+    // What counts as caught up is another thing now.
+    using Stage = decltype(a.settling)::Stage;
+    for (Stage& stage : a.settling.stage) {
+      if (stage != Stage::done) continue;
+      stage = Stage::catching_up;
+      ++a.settling.left;
+    }
+    for (std::uint32_t segment = 0; segment < a.updates.segments(); ++segment)
+      advance_settling(segment);
+  }
   follow_async();
   return {};
 }

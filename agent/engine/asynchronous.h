@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "agent/engine/asking.h"
 #include "agent/engine/engine.h"
@@ -22,6 +23,29 @@ struct Asynchronous {
     waiting,  ///< for weights: an event was told, resume() is awaited
     live
   };
+
+  // Here, and to the user, updates are numbered from the stream's origin on: a restart of the
+  // switch shifts the numbers on the wire alone.
+  std::uint32_t origin = 0;
+  std::uint32_t shift = 0;                   ///< number on the wire = number + shift
+  std::optional<std::uint32_t> told_origin;  ///< by the reply to the Join
+  std::uint32_t slots = 0;                   ///< of the job, as it began
+  std::uint32_t segment_bytes = 0;           ///< likewise
+  std::uint32_t base_round() const { return origin + shift; }
+
+  /// After a restart: what each slot still waits for before pushes go again.
+  struct {
+    enum class Stage : std::uint8_t {
+      unanswered,   ///< this member has said what it has; the switch has not said what there is
+      catching_up,  ///< updates up to `target` are missing here
+      done
+    };
+    std::vector<Stage> stage;           ///< by segment
+    std::vector<std::uint32_t> target;  ///< by segment
+    std::uint32_t left = 0;             ///< not done
+    Time progress_at = 0;
+    bool active() const { return left != 0; }
+  } settling;
 
   Phase phase = Phase::unbegun;
   bool saw_forming = false;  ///< nothing can have happened before this member was there

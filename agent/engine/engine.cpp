@@ -23,6 +23,8 @@ void Engine::join(Time now, Time deadline) {
   s.reset_at = never;
   s.confirming = false;
   s.parent_missing = false;
+  s.away.yes = false;
+  s.forget_way_back();
   s.report.reset();
   s.requests.forget_peer();
   s.membership.join(now, deadline);
@@ -37,11 +39,15 @@ void Engine::leave(Time now, Time deadline) {
                              " while the operation was under way"});
   s.stream.stop();
   if (s.async) s.async->pushes.stop();
+  s.forget_way_back();
   s.broken = false;
   s.reset_at = never;
   s.confirming = false;
   s.leaving = true;
+  const bool was_away = std::exchange(s.away.yes, false);
   if (!s.membership.joined()) {
+    // The switch may have let it in again, and its answer be lost.
+    if (was_away) s.requests.farewell(s.membership.member(), now);
     s.requests.stop();
     s.membership.set_state(EngineState::left);
     return;
@@ -62,7 +68,7 @@ void Engine::limit_receive_datagrams(std::uint32_t datagrams) {
   s.options.receive_datagrams = datagrams;
   // Under way it counts from the next epoch (asynchronous: place) on.
   if (s.async) return s.async->pushes.fit_window(s.now);
-  if (!s.stream.untouched()) return;
+  if (!s.stream.untouched() || s.away.yes || s.hand_back.active()) return;
   s.stream.begin(s.membership.job(), s.membership.member(), s.now);
   if (s.membership.state() == EngineState::halted) s.stream.pause();
 }
@@ -102,6 +108,7 @@ std::size_t Engine::transmit(std::span<Outgoing> out, Time now) {
   s.now = now;
   std::size_t count = 0;
   while (count < out.size() && s.requests.transmit(out[count])) ++count;
+  while (count < out.size() && s.hand_back.transmit(out[count], now)) ++count;
   while (count < out.size() &&
          (s.async ? s.async->pushes.transmit(out[count], now) : s.stream.transmit(out[count], now)))
     ++count;
@@ -117,15 +124,19 @@ void Engine::tick(Time now) {
   if (before != EngineState::failed && s.membership.state() == EngineState::failed)
     s.stop_everything();
   s.end_overdue();
+  s.give_up_coming_back();
   s.ask_for_reset();
+  s.hand_back.tick(now);
   if (s.async) {
     s.async->pushes.tick(now);
     s.ask_for_updates();
+    s.notice_lost_updates();
   } else {
     s.stream.tick(now);
     s.inquire();
   }
   s.requests.tick(s.membership.member(), s.membership.joined() && !s.leaving, now);
+  s.ping_while_away();
   s.keep_alive();
 }
 
@@ -148,14 +159,20 @@ void Engine::State::keep_alive() {
 Time Engine::next_deadline() const {
   const State& s = *state_;
   const EngineState state = s.membership.state();
-  if (s.requests.ready() || s.stream.ready() || (s.async && s.async->pushes.ready())) return s.now;
+  if (s.requests.ready() || s.hand_back.ready() || s.stream.ready() ||
+      (s.async && s.async->pushes.ready()))
+    return s.now;
   Time next = std::min(
       {s.requests.next_deadline(), s.membership.next_deadline(), s.operations.earliest_deadline()});
   if (state == EngineState::left || state == EngineState::failed || state == EngineState::idle)
     return next;
   if (s.leaving) return std::min(next, s.leave_deadline);
-  next = s.async ? std::min({next, s.async->pushes.next_deadline(), s.asking_due()})
-                 : std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
+  if (s.away.yes) next = std::min(next, s.away.until);
+  next = std::min(next, s.hand_back.next_deadline());
+  next =
+      s.async
+          ? std::min({next, s.async->pushes.next_deadline(), s.asking_due(), s.lost_updates_due()})
+          : std::min({next, s.stream.next_deadline(), s.inquiry_due(), s.reset_at});
   if (s.membership.joined()) next = std::min(next, s.ping_due());
   return next;
 }
@@ -279,7 +296,7 @@ UpdateNumbers Engine::numbers() const {
   const State& s = *state_;
   UpdateNumbers numbers;
   if (!s.async || !s.begun()) return numbers;
-  numbers.base_round = s.membership.job().base_round;
+  numbers.base_round = s.async->origin;
   if (needs_weights())
     numbers.last.assign(s.async->updates.segments(), numbers.base_round);
   else
@@ -302,6 +319,8 @@ void Engine::abandon(const Error& error) {
   s.operations.fail_all(error);
   s.stream.stop();
   if (s.async) s.async->pushes.stop();
+  s.forget_way_back();
+  s.away.yes = false;
   s.broken = false;
   s.reset_at = never;
   s.membership.fail(error);

@@ -95,6 +95,10 @@ struct EngineOptions {
   Time start_time = 0;
   /// Datagrams of a full segment that the receive buffer holds; the window never exceeds it.
   std::uint32_t receive_datagrams = 64;
+  /// For so long after the switch has lost this member's place or has gone, operations wait for it
+  /// to come back, and go on then as if nothing had been (protocol.md section 9). 0: they fail at
+  /// once, and nothing is kept for that.
+  Time resume_within = 10 * second;
   bool ecn = false;                                           ///< send contributions as ECT(0)
   std::uint8_t data_tos = wire::FrameRules{}.data_tos;        ///< DSCP; ECN bits zero
   std::uint8_t control_tos = wire::FrameRules{}.control_tos;  ///< DSCP; ECN bits zero
@@ -182,6 +186,8 @@ struct Statistics {
   std::uint64_t ecn_marks = 0, partial_results = 0, malformed = 0, ignored = 0;
   std::uint64_t control_sent = 0, control_received = 0, resets = 0, timeouts = 0;
   std::uint64_t operations_done = 0, operations_failed = 0;
+  /// How often the job went on after its switch had restarted; results sent back for others then.
+  std::uint64_t resumes = 0, handed_back = 0;
   /// Asynchronous: taken by the user; asked for again (Help); results dropped since the user does
   /// not take what is there.
   std::uint64_t updates = 0, helps = 0, updates_refused = 0;

@@ -16,14 +16,17 @@ Time reset_grace(wire::MemberId member) {
 
 void Engine::State::begin_epoch_if_possible() {
   const EngineState state = membership.state();
-  if (stream.active() || leaving || (state != EngineState::running && state != EngineState::halted))
+  if (stream.active() || leaving || away.yes ||
+      (state != EngineState::running && state != EngineState::halted))
     return;
   if (broken) {
     if (reset_at == never) reset_at = now + reset_grace(membership.member());
     return;
   }
   inquiry.asked = inquiry.answered = false;
-  stream.begin(membership.job(), membership.member(), now);
+  const wire::ReplyBody& job = membership.job();
+  if (options.resume_within > 0) kept.begin(job.slots, 1, job.segment_bytes);
+  stream.begin(job, membership.member(), now);
   if (state == EngineState::halted) stream.pause();
 }
 
@@ -32,6 +35,7 @@ void Engine::State::end_epoch(const Error& error) {
     operations.fail_all(error);
   else if (!report)
     report = error;
+  forget_way_back();
   stream.stop();
 }
 
@@ -44,13 +48,23 @@ void Engine::State::break_epoch(OperationId culprit, const Error& error) {
                 "), which ends all that were under way with it; a Reset of job " +
                 std::to_string(options.job) + " follows, all members start again together";
   operations.fail_all(culprit, error, others);
+  forget_way_back();
   stream.stop();
+  if (away.yes) {
+    // A member that comes with nothing to go on with makes the job start afresh: as good as a
+    // Reset.
+    away.yes = false;
+    renew_incarnation();
+    return membership.rejoin(now, now);
+  }
   broken = true;
   reset_at = membership.joined() ? now + reset_grace(membership.member()) : never;
 }
 
 void Engine::State::stop_everything() {
   operations.fail_all(membership.error());
+  away.yes = false;
+  forget_way_back();
   stream.stop();
   if (async) async->pushes.stop();
 }
@@ -62,6 +76,7 @@ void Engine::State::lose_membership() {
       "joining job " +
           std::to_string(options.job) + " again"};
   confirming = false;
+  if (can_come_back()) return go_away(now);
   if (async) return take_new_place(error, now);
   if (stream.active()) end_epoch(error);
   broken = false;
@@ -74,6 +89,7 @@ void Engine::State::switch_leaves() {
                     "the switch said that it is going down; joining job " +
                         std::to_string(options.job) + " again when one answers"};
   confirming = false;
+  if (can_come_back()) return go_away(now + options.join_retry);
   if (async) return take_new_place(error, now + options.join_retry);
   if (stream.active() || !operations.empty()) end_epoch(error);
   broken = false;

@@ -81,6 +81,18 @@ void Flight::complete(Segment& segment) {
     at(head_++).state = SegmentState::idle;
 }
 
+void Flight::lose_all() {
+  const std::uint64_t end = table_ ? ring_.size() : next_;
+  for (std::uint64_t position = table_ ? 0 : head_; position < end; ++position) {
+    if (!is_outstanding(position)) continue;
+    Segment& segment = at(position);
+    if (segment.state != SegmentState::lost) bytes_in_flight_ -= segment.bytes;
+    unlink(segment);
+    segment.state = SegmentState::lost;
+    append(lost_, segment);
+  }
+}
+
 void Flight::take_out_of_window(Segment& segment) {
   if (segment.state != SegmentState::lost) bytes_in_flight_ -= segment.bytes;
   segment.bytes = 0;

@@ -68,6 +68,8 @@ class Flight {
   /// Nothing for a segment that is done or urgent already.
   void mark_urgent(Segment& segment);
   void complete(Segment& segment);
+  /// Whatever is outstanding is to be sent again, the oldest (table: lowest) first.
+  void lose_all();
   /// It stays outstanding and is sent again, but its bytes count no more.
   void take_out_of_window(Segment& segment);
 

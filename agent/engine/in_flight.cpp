@@ -6,6 +6,7 @@
 namespace iswitch::agent {
 
 void InFlight::begin(std::uint32_t segment_bytes, std::uint32_t most_segments, Time now) {
+  segment_bytes_ = segment_bytes;
   most_segments_ = most_segments;
   recovery_.reset();
   recovery_.each_for_itself(flight_.is_table());
@@ -13,6 +14,11 @@ void InFlight::begin(std::uint32_t segment_bytes, std::uint32_t most_segments, T
                       .max_window_bytes = std::uint64_t{most_segments} * segment_bytes});
   echo_mark_ = false;
   resume(now);
+}
+
+void InFlight::again(Time now) {
+  flight_.lose_all();
+  begin(segment_bytes_, most_segments_, now);
 }
 
 void InFlight::stop() {

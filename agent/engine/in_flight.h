@@ -32,6 +32,8 @@ class InFlight {
 
   /// After flight().reset...(): a new epoch on what was learned of the path.
   void begin(std::uint32_t segment_bytes, std::uint32_t most_segments, Time now);
+  /// The switch has forgotten all of it: what is outstanding goes again.
+  void again(Time now);
   void stop();
   void pause();
   void resume(Time now);
@@ -75,6 +77,7 @@ class InFlight {
   Flight flight_;
   Recovery recovery_;
   CongestionAlgorithm congestion_;
+  std::uint32_t segment_bytes_ = 0;
   std::uint32_t most_segments_ = 1;
   bool paused_ = false;
   bool echo_mark_ = false;

@@ -54,6 +54,15 @@ std::optional<Error> Engine::State::standstill(const std::string& what) const {
                  what + ": no answer from the switch for " +
                      text::duration(now - requests.unanswered_since()) + " to " +
                      std::to_string(requests.unanswered()) + " requests; check that switchd runs"};
+  if (away.yes && membership.state() == EngineState::forming) {
+    const wire::ReplyBody& job = membership.job();
+    return Error{ErrorCode::timed_out, wire::Status::ok, 0,
+                 what + ": the switch of job " + std::to_string(options.job) + " was gone " +
+                     text::duration(now - away.since) +
+                     " ago and the job forms again: " + std::to_string(job.members_now) + " of " +
+                     std::to_string(job.members_expected) +
+                     " members are back; look after the others"};
+  }
   if (membership.state() == EngineState::halted)
     return Error{
         ErrorCode::halted, wire::Status::halted, 0,

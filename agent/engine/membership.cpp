@@ -22,6 +22,9 @@ EngineState state_of(wire::JobState state) {
 
 /// While a job forms, an answer is expected to change soon.
 constexpr int forming_polls_in_retries = 5;
+/// A switch that restarts is back within seconds: it is asked more often than one that is looked
+/// for.
+constexpr int rejoins_in_pings = 4;
 /// Answers that are not signed with this member's key are believed only when they insist.
 constexpr unsigned unproven_refusals_believed = 3;
 
@@ -75,11 +78,22 @@ void Membership::join(Time now, Time deadline) {
   error_ = {};
   member_ = wire::no_member;
   has_run_ = false;
+  rejoin_.reset();
   job_ = {};
   send_join(now, now);
 }
 
 void Membership::rejoin(Time at, Time now) {
+  rejoin_.reset();
+  start_again(at, now);
+}
+
+void Membership::come_back(const wire::RejoinBody& body, Time at, Time now) {
+  rejoin_ = body;
+  start_again(at, now);
+}
+
+void Membership::start_again(Time at, Time now) {
   wanted_ = member_;
   has_run_ = false;
   deadline_ = never;
@@ -102,6 +116,12 @@ void Membership::send_join(Time at, Time now) {
   body.max_segment_bytes = options_.max_segment_bytes;
   body.incarnation = options_.incarnation;
   const wire::MemberId sender = joined() ? member_ : wire::no_member;
+  if (rejoin_) {
+    rejoin_->join = body;
+    const Time most = std::max(options_.ping_interval / rejoins_in_pings, options_.join_retry);
+    return requests_.start({wire::Action::rejoin, *rejoin_}, sender,
+                           {options_.join_retry, most, true}, at, now);
+  }
   requests_.start({wire::Action::join, body}, sender, {options_.join_retry, options_.ping_interval},
                   at, now);
 }
@@ -112,6 +132,15 @@ bool Membership::on_join_reply(const Reply& reply, Time now) {
     return false;
   }
   const wire::ReplyBody& body = reply.body;
+  if (const auto life = wire::decode_life(body.missing);
+      life && reply.action == wire::Action::rejoin && rejoin_) {
+    // Nothing has been done yet: a late copy of a Rejoin must not count in the switch's next life.
+    if (rejoin_->life == *life)
+      pause_ = std::clamp(2 * pause_, options_.join_retry, forming_interval());
+    rejoin_->life = *life;
+    send_join(now + pause_, now);
+    return false;
+  }
   if (std::string problem = unfit_job(body, options_); !problem.empty()) {
     fail({ErrorCode::refused, wire::Status::ok, 0, text::join_failed(options_, problem)});
     return false;
@@ -138,9 +167,11 @@ void Membership::adopt(const wire::ReplyBody& body) {
   job_ = body;
   job_.missing = 0;
   state_ = state_of(body.state);
-  if (state_ != EngineState::forming && requests_.main() == wire::Action::join) requests_.stop();
   if (state_ == EngineState::forming) return;
+  const auto main = requests_.main();
+  if (main == wire::Action::join || main == wire::Action::rejoin) requests_.stop();
   has_run_ = true;
+  rejoin_.reset();
   pause_ = 0;
   deadline_ = never;
 }
@@ -166,7 +197,10 @@ void Membership::refused(const Reply& reply, Time now) {
   }
   if (status == wire::Status::replayed_nonce) requests_.jump_nonces();
   // Joining again, the old place would be best, but somebody else may have it for good.
-  if (status == wire::Status::job_full) wanted_ = options_.wanted_member;
+  if (status == wire::Status::job_full) {
+    wanted_ = options_.wanted_member;
+    rejoin_.reset();
+  }
   pause_ = std::clamp(2 * pause_, options_.join_retry,
                       std::max(options_.ping_interval, options_.join_retry));
   send_join(now + pause_, now);

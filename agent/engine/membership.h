@@ -1,6 +1,7 @@
 // Becoming a member and knowing what job one is a member of (protocol.md section 6, Join).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agent/engine/engine.h"
@@ -15,6 +16,11 @@ class Membership {
   void join(Time now, Time deadline);
   /// Membership was lost: Join again with the id one had, without a deadline, first sent at `at`.
   void rejoin(Time at, Time now);
+  /// Membership was lost, but what was done so far need not be (protocol.md section 9): asks by
+  /// Rejoin. `body` without its Join part.
+  void come_back(const wire::RejoinBody& body, Time at, Time now);
+  /// It does so.
+  bool coming_back() const { return rejoin_.has_value(); }
 
   /// The answer to a Join. True when this is a member now (again); see state().
   bool on_join_reply(const Reply& reply, Time now);
@@ -44,11 +50,13 @@ class Membership {
 
  private:
   void send_join(Time at, Time now);
+  void start_again(Time at, Time now);
   void refused(const Reply& reply, Time now);
 
   const EngineOptions& options_;
   Requests& requests_;
   EngineState state_ = EngineState::idle;
+  std::optional<wire::RejoinBody> rejoin_;  // instead of Join
   wire::MemberId wanted_ = wire::no_member;
   wire::MemberId member_ = wire::no_member;
   wire::ReplyBody job_;

@@ -38,6 +38,29 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
   if (!operations_.empty()) more(now);
 }
 
+void Pushes::go_on(const wire::ReplyBody& job, wire::MemberId member, Time now) {
+  if (!active_) return;
+  member_ = member;
+  base_round_ = job.base_round;
+  shards_ = job.shards;
+  in_flight_.again(now);
+  in_flight_.pause();
+}
+
+std::uint32_t Pushes::newest_number() const {
+  if (next_.empty()) return base_round_;
+  const std::uint64_t next = *std::max_element(next_.begin(), next_.end());
+  return next <= first_operation_ ? base_round_ : number_of(next - 1);
+}
+
+void Pushes::abandon(std::uint32_t slot, const Error& error, Time now) {
+  const Flight& flight = in_flight_.flight();
+  if (!active_ || !flight.is_outstanding(slot)) return;
+  const std::uint64_t operation = flight.at(slot).operation;
+  if (orphan_of(operation) == nullptr) operations_.at(operation).error = error;
+  acknowledge(slot, 1, false, false, now);
+}
+
 void Pushes::fit_window(Time now) {
   if (!active_ || outstanding() != 0) return;
   const bool paused = in_flight_.paused();

@@ -18,6 +18,14 @@ class Pushes {
 
   /// A new place at the switch: numbers start after job.base_round.
   void begin(const wire::ReplyBody& job, wire::MemberId member, Time now);
+  /// The switch has restarted and the stream of updates goes on: numbers are shifted with
+  /// base_round, and what is outstanding goes again, once resume() has been called.
+  void go_on(const wire::ReplyBody& job, wire::MemberId member, Time now);
+  /// Who is in an update of this slot is not known: what is outstanding there may be, so it does
+  /// not go again, and its operation fails with `error` when all else of it is done.
+  void abandon(std::uint32_t slot, const Error& error, Time now);
+  /// The newest number used, on the wire; base_round where none was.
+  std::uint32_t newest_number() const;
   /// What the receive buffer holds has become known. Under way it counts from the next place on.
   void fit_window(Time now);
   void stop();

@@ -16,6 +16,10 @@ constexpr Time unasked = INT64_MIN;
 void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
   const wire::Header& header = message.header;
   const bool marked_here = ecn == wire::Ecn::ce;
+  if (away.yes) {  // what it has said of itself must stay true
+    ++statistics.ignored;
+    return;
+  }
   if (async) return on_update(message, marked_here);
   if (marked_here) stream.echo_mark();
   const Stream::Place place = stream.find(header.round, header.segment);
@@ -26,6 +30,8 @@ void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
   }
   requests.heard();
   parent_missing = false;
+  if (hand_back.active() && hand_back.answered(header.segment, header.round, marked_here, now))
+    hand_back_answered();
   if (place.found == Stream::Found::duplicate) {
     ++statistics.duplicate_results;
     stream.duplicate(now);
@@ -59,6 +65,7 @@ void Engine::State::on_result(const wire::Message& message, wire::Ecn ecn) {
   statistics.gradient_bytes_received += message.payload.size();
   if (partial) ++statistics.partial_results;
   if (marked) ++statistics.ecn_marks;
+  kept.keep(header.segment, place.position, header, message.payload);
   stream.acknowledge(place.position, marked, now);
   operations.segment_done(operation, header.member, partial);
 }
@@ -77,7 +84,13 @@ void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
     const wire::SlotBody slot = wire::read_slot(message.payload);
     const Stream::Place place = stream.find(slot.round, slot.segment);
     if (place.found == Stream::Found::outstanding) stream.resend(place.position);
-    if (async) async->pushes.resend(slot.segment);
+    if (!async)
+      hand_back.resend(slot.segment);
+    else if (const std::uint32_t number = slot.round - async->shift;
+             !away.yes && kept.find(slot.segment, number) != nullptr)
+      hand_back.once(slot.segment, number, slot.round);
+    else
+      async->pushes.resend(slot.segment);
     requests.answer(message.header, membership.member(), answer);
     return;
   }
@@ -94,7 +107,8 @@ void Engine::State::on_request(const wire::Message& message, Bytes datagram) {
   const Requests::Freshness freshness = requests.freshness(message.header);
   if (freshness == Requests::Freshness::replayed) answer.status = wire::Status::replayed_nonce;
   if (freshness == Requests::Freshness::fresh) {
-    if (action == wire::Action::reset) {
+    // While it is away the answer to its Rejoin is what counts.
+    if (action == wire::Action::reset && !away.yes) {
       on_base_round(wire::read_reset(message.payload));
     } else if (action == wire::Action::halt || action == wire::Action::resume) {
       wire::ReplyBody job = membership.job();
@@ -117,7 +131,7 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
   requests.heard();
   note_parent(reply);
   if (reply.answers == Answers::main) return on_main_reply(reply);
-  if (!membership.joined()) return;
+  if (!membership.joined()) return on_ping_while_away(reply);
   if (leaving) {  // what was asked before matters no more, unless there is no place left to leave
     if (reply.body.status == wire::Status::not_a_member && reply.answers != Answers::unasked)
       has_left();
@@ -152,7 +166,9 @@ void Engine::State::on_main_reply(const Reply& reply) {
     if (reply.action == wire::Action::leave) has_left();
     return;
   }
-  if (reply.action == wire::Action::join) {
+  const bool joining = reply.action == wire::Action::join || reply.action == wire::Action::rejoin;
+  if (joining && away.yes) return on_return_reply(reply);
+  if (joining) {
     const bool was_member = membership.joined();
     if (was_member) {
       // Polling while the job forms. A place that was lost meanwhile shows as another status.
@@ -161,13 +177,15 @@ void Engine::State::on_main_reply(const Reply& reply) {
       requests.forget_peer();
       confirming = false;
     }
-    const std::uint32_t before = membership.job().base_round;
+    const std::uint32_t before =
+        async && begun() ? async->base_round() : membership.job().base_round;
     if (membership.on_join_reply(reply, now)) {
       base_known_at = now;
+      if (async) async->told_origin = origin_told(reply.body.missing);
       if (async && membership.state() == EngineState::forming) async->saw_forming = true;
       if (begun() && membership.job().base_round != before) {
         const Error error = reset_error(before, membership.job().base_round);
-        async ? restart_updates(error) : end_epoch(error);
+        async ? restart_updates(error, origin_told(reply.body.missing)) : end_epoch(error);
       }
       follow_job_state();
     }
@@ -226,9 +244,13 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
 }
 
 void Engine::State::follow_job_state() {
+  if (away.yes) return;
+  const bool running = membership.state() == EngineState::running;
+  if (hand_back.active()) running ? hand_back.resume(now) : hand_back.pause();
   if (async) return follow_async();
   if (!stream.active()) return begin_epoch_if_possible();
-  if (membership.state() != EngineState::running)
+  // What is handed back goes first.
+  if (!running || hand_back.active())
     stream.pause();
   else if (stream.paused())
     stream.resume(now);
@@ -259,7 +281,7 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
 
 void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
   const bool gone = body.status == wire::Status::gone;
-  if ((!gone && body.status != wire::Status::mismatch) || !begun()) return;
+  if ((!gone && body.status != wire::Status::mismatch) || !begun() || away.yes) return;
   const auto slot = static_cast<std::uint32_t>(body.missing >> 32);
   const auto round = static_cast<std::uint32_t>(body.missing);
   if (async) {
@@ -272,6 +294,8 @@ void Engine::State::on_refused_segment(const wire::ReplyBody& body) {
                                      "; push vectors of one length everywhere"});
     return;
   }
+  // The others have that round and more: no need to hand it back.
+  if (gone && hand_back.answered(slot, round, false, now)) return hand_back_answered();
   const Stream::Place place = stream.find(round, slot);
   if (place.found == Stream::Found::unknown) return;
   // A late copy of a contribution is stale at the switch; its result has been taken.

@@ -31,6 +31,8 @@ wire::ControlDatagram Requests::compose(const ControlRequest& request, const Sen
                                    .nonce = sent.nonce};
   if (const auto* join = std::get_if<wire::JoinBody>(&request.body))
     return wire::write_join(header, *join, client());
+  if (const auto* rejoin = std::get_if<wire::RejoinBody>(&request.body))
+    return wire::write_rejoin(header, *rejoin, client());
   if (const auto* reset = std::get_if<ResetBody>(&request.body))
     return wire::write_reset(header, reset->base_round, client());
   if (const auto* threshold = std::get_if<ThresholdBody>(&request.body))
@@ -45,6 +47,9 @@ void Requests::start(const ControlRequest& request, wire::MemberId sender, Pace 
   RepeatedRequest& main = main_.emplace();
   main.sent = next(request.action, now);
   main.datagram = compose(request, main.sent, sender);
+  main.request = request;
+  main.sender = sender;
+  main.renewed = pace.renewed;
   main.send_at = at;
   main.interval = std::max(pace.first, microsecond);
   main.most = std::max(pace.most, main.interval);
@@ -110,7 +115,8 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
   };
   // A switch with another key cannot prove that it refused a Join; who joins decides what to make
   // of it.
-  if (main_ && fits(main_->sent) && (reply.authentic || reply.action == wire::Action::join)) {
+  const bool joining = reply.action == wire::Action::join || reply.action == wire::Action::rejoin;
+  if (main_ && fits(main_->sent) && (reply.authentic || joining)) {
     reply.answers = Answers::main;
     reply.asked_at = main_->sent.at;
     if (reply.authentic) main_.reset();
@@ -165,8 +171,14 @@ void Requests::tick(wire::MemberId sender, bool member, Time now) {
     return;
   }
   if (!main_ || now < main_->send_at) return;
+  if (main_->renewed && main_->times != 0) {
+    main_->sent = next(main_->sent.action, now);
+    main_->datagram = compose(main_->request, main_->sent, main_->sender);
+  }
   queue(main_->datagram);
   asked(now);
+  ++main_->times;
+  main_->last_at = now;
   main_->send_at = now + main_->interval;
   main_->interval = std::min(2 * main_->interval, main_->most);
 }

@@ -20,13 +20,17 @@ struct ThresholdBody {
 };
 struct ControlRequest {
   wire::Action action = wire::Action::ping;
-  std::variant<std::monostate, wire::JoinBody, ResetBody, ThresholdBody, wire::SlotBody> body;
+  std::variant<std::monostate, wire::JoinBody, wire::RejoinBody, ResetBody, ThresholdBody,
+               wire::SlotBody>
+      body;
 };
 
 /// Times between repetitions: the first, doubling up to the most.
 struct Pace {
   Time first = 0;
   Time most = 0;
+  /// Each repetition is a request of its own: an answer to an earlier one comes too late.
+  bool renewed = false;
 };
 
 /// What a datagram from the switch answers.
@@ -51,9 +55,14 @@ struct SentRequest {
 struct RepeatedRequest {
   SentRequest sent;
   wire::ControlDatagram datagram;
+  ControlRequest request;
+  wire::MemberId sender = wire::no_member;
   Time send_at = 0;
   Time interval = 0;
   Time most = 0;
+  bool renewed = false;
+  unsigned times = 0;  ///< sent so far
+  Time last_at = 0;    ///< when last
 };
 
 class Requests {
@@ -67,6 +76,9 @@ class Requests {
   void start(const ControlRequest& request, wire::MemberId sender, Pace pace, Time at, Time now);
   void stop() { main_.reset(); }
   std::optional<wire::Action> main() const;
+  /// How often the main request has been sent without an answer, and when last.
+  unsigned main_times() const { return main_ ? main_->times : 0; }
+  Time main_sent_at() const { return main_ ? main_->last_at : 0; }
   /// Sent once nothing else is outstanding and this is a member. The newest is dropped when eight
   /// wait.
   void want(const ControlRequest& request);

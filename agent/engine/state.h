@@ -5,6 +5,11 @@
 // once: by everything outstanding failing together or, when nothing was outstanding, by the next
 // operation failing. What is submitted after that waits for the next epoch and opens it. So the
 // first operation of an epoch is, on every member, the first one issued after that member was told.
+//
+// A switch that restarts ends no epoch (protocol.md section 9), as long as it is back within
+// EngineOptions::resume_within. Until it tells that the job runs again this member is *away*:
+// operations wait, nothing is sent of them, no result is taken. Then results that others may lack
+// are handed back, and after that the stream goes on where it was.
 #pragma once
 
 #include <optional>
@@ -12,12 +17,17 @@
 
 #include "agent/engine/asynchronous.h"
 #include "agent/engine/engine.h"
+#include "agent/engine/hand_back.h"
+#include "agent/engine/kept.h"
 #include "agent/engine/membership.h"
 #include "agent/engine/operations.h"
 #include "agent/engine/requests.h"
 #include "agent/engine/stream.h"
 
 namespace iswitch::agent {
+
+/// What the reply to a Join or Rejoin says of the stream's origin; none: base_round.
+std::optional<std::uint32_t> origin_told(std::uint64_t missing);
 
 struct Engine::State {
   explicit State(EngineOptions engine_options)
@@ -26,6 +36,7 @@ struct Engine::State {
         membership(options, requests),
         operations(statistics),
         stream(options, operations, statistics),
+        hand_back(options, kept, statistics),
         last_ping(options.start_time),
         now(options.start_time) {
     if (options.mode == wire::Mode::async) async.emplace(options, operations, statistics);
@@ -52,6 +63,8 @@ struct Engine::State {
   /// `culprit` fails with `error` and all others with it: this member can no longer contribute to
   /// them. What is outstanding on other members needs a Reset, which is asked for after a grace.
   void break_epoch(OperationId culprit, const Error& error);
+  /// Another one, as random as the first.
+  void renew_incarnation();
   /// The membership has failed for good.
   void stop_everything();
   void lose_membership();
@@ -59,6 +72,27 @@ struct Engine::State {
   void ask_for_reset();
   std::string missing_so_far() const;
   Error reset_error(std::uint32_t before, std::uint32_t after) const;
+
+  // restart.cpp: the switch has restarted
+  /// What this member has can be handed back, so the loss of its place need not end anything.
+  bool can_come_back() const;
+  /// Asks for its place again by Rejoin, first at `at`.
+  void go_away(Time at);
+  wire::RejoinBody what_is_here() const;
+  /// Until it can say again what it has; nothing is under way any more.
+  void forget_way_back();
+  void on_return_reply(const Reply& reply);
+  void on_ping_while_away(const Reply& reply);
+  void go_on(const wire::Resumed& resumed);
+  /// True when the stream can go on between these two positions.
+  bool go_on_in_stream(const wire::Resumed& resumed);
+  void go_on_with_updates();
+  void begin_afresh(const std::string& why, std::optional<std::uint32_t> origin);
+  std::string why_afresh(const Reply& reply, const wire::Resumed& resumed) const;
+  void hand_back_answered();
+  /// resume_within is over.
+  void give_up_coming_back();
+  void ping_while_away();
 
   // lateness.cpp: who is missing, and operations that do not end in time
   Time inquiry_due() const;
@@ -76,12 +110,21 @@ struct Engine::State {
   /// This member's weights do not follow from the updates any more.
   void need_weights(EventKind kind, const Error& error);
   /// Every slot begins again.
-  void restart_updates(const Error& error);
+  void restart_updates(const Error& error, std::optional<std::uint32_t> origin = {});
+  void begin_updates(std::optional<std::uint32_t> origin);
   /// An update that is needed is not kept any more.
   void fall_behind(std::uint32_t segment, std::uint32_t number);
   /// All pushes fail, and this member joins again, at `at`, so that late copies of what it sent
   /// mean nothing.
   void take_new_place(const Error& error, Time at);
+  /// A result came that its switch calls settled: what was handed back of the slot is answered.
+  void note_settled(std::uint32_t segment, std::uint32_t round, bool marked);
+  void advance_settling(std::uint32_t segment);
+  void end_settling();
+  /// Nobody has an update that this member lacks.
+  void notice_lost_updates();
+  Time lost_updates_due() const;
+  void take_result(const wire::Message& message, bool marked_here);
   void on_async_help_reply(const Reply& reply);
   void ask_for_updates();
   Time asking_due() const;
@@ -105,6 +148,8 @@ struct Engine::State {
   Operations operations;
   Stream stream;
   std::optional<Asynchronous> async;  ///< instead of the stream
+  KeptResults kept;
+  HandBack hand_back;
 
   /// An operation failed here: nothing is sent before a newer base round.
   bool broken = false;
@@ -117,6 +162,16 @@ struct Engine::State {
   bool confirming = false;      ///< somebody says that this is no member: a Ping will tell
   Time ping_at = 0;             ///< confirming: when to Ping (again)
 
+  struct {
+    bool yes = false;
+    Time since = 0;
+    Time until = never;
+    unsigned pinged = 0;     ///< how often the Rejoin had been sent at the last Ping
+    Time enough_at = never;  ///< when it had been sent often enough to be known, if it is
+    unsigned strangers = 0;  ///< Rejoins in a row answered by 2
+    bool unknown = false;    ///< the switch answers, but no Rejoin
+  } away;
+
   /// Help about the oldest outstanding segment.
   struct {
     bool asked = false;
@@ -128,6 +183,7 @@ struct Engine::State {
     Time interval = 0;
   } inquiry;
 
+  std::uint64_t incarnations = 0;  ///< of this member so far
   Time last_ping;
   Time now;  ///< of the latest call
 };

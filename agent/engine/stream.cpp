@@ -22,7 +22,8 @@ void Stream::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
   member_ = member;
   rank_ = options_.rank.value_or(member);
   slots_ = job.slots;
-  base_round_ = job.base_round;
+  origin_ = base_round_ = job.base_round;
+  seen_ = 0;
   segment_bytes_ = job.segment_bytes;
   shards_ = job.shards;
   const std::uint32_t datagrams =
@@ -34,6 +35,26 @@ void Stream::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
   end_ = 0;
   sending_ = operations_.begin();
   more(now);
+}
+
+void Stream::go_on(const wire::ReplyBody& job, wire::MemberId member, std::uint64_t seen,
+                   Time now) {
+  member_ = member;
+  base_round_ = job.base_round;
+  shards_ = job.shards;
+  seen_ = seen;
+  in_flight_.again(now);
+}
+
+std::uint64_t Stream::end_of_results() const {
+  for (std::uint64_t position = flight().next(); position > flight().head(); --position)
+    if (flight().at(position - 1).state == SegmentState::done) return position;
+  return flight().head();
+}
+
+std::uint32_t Stream::newest_round() const {
+  const std::uint64_t last = std::max(flight().next(), seen_);
+  return last == 0 ? base_round_ : round_of(last - 1);
 }
 
 void Stream::stop() {

@@ -16,6 +16,10 @@ class Stream {
 
   /// A new epoch: position 0 in round job.base_round. Cuts what waits in the operations.
   void begin(const wire::ReplyBody& job, wire::MemberId member, Time now);
+  /// The switch has restarted and the stream goes on: positions stay, rounds count from
+  /// job.base_round, and what is outstanding goes again. Positions below `seen` have been seen by
+  /// some member.
+  void go_on(const wire::ReplyBody& job, wire::MemberId member, std::uint64_t seen, Time now);
   /// Nothing is outstanding and nothing is sent any more, until begin().
   void stop();
   /// Begun, and nothing of it given to the stream yet.
@@ -51,6 +55,17 @@ class Stream {
   const Segment* oldest() const {
     return flight().outstanding() == 0 ? nullptr : &flight().at(flight().head());
   }
+  // What is said of it where it goes on (protocol.md section 9).
+  std::uint32_t origin() const { return origin_; }
+  std::uint32_t slots() const { return slots_; }
+  std::uint32_t segment_bytes() const { return segment_bytes_; }
+  std::uint32_t base_round() const { return base_round_; }
+  /// The first position without a result, and one after the last with one (at least the first).
+  std::uint64_t position() const { return flight().head(); }
+  std::uint64_t end_of_results() const;
+  /// No round is newer that was used or seen.
+  std::uint32_t newest_round() const;
+
   std::uint32_t round_of(std::uint64_t position) const;
   std::uint32_t slot_of(std::uint64_t position) const;
 
@@ -79,6 +94,8 @@ class Stream {
   std::uint32_t rank_ = 0;
   std::uint32_t slots_ = 1;
   std::uint32_t base_round_ = 0;
+  std::uint32_t origin_ = 0;  // base_round of begin()
+  std::uint64_t seen_ = 0;    // go_on()
   std::uint32_t segment_bytes_ = 0;
   std::uint16_t shards_ = 1;
   std::uint32_t range_ = 1;    // head + range_ bounds what is sent: at most `slots`

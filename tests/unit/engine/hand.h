@@ -46,6 +46,7 @@ class Hand {
     options.switch_port = 17170;
     options.incarnation = 0xABCD;
     options.start_unix_microseconds = 1'700'000'000'000'000;
+    options.resume_within = 0;  // restart_test.cpp has the rest
     return options;
   }
   static wire::ReplyBody default_job() {

@@ -310,6 +310,7 @@ void Switch::join(std::size_t from, const wire::Message& message, std::vector<Da
 void Switch::control(std::size_t from, const wire::Message& message, std::vector<Datagram>& out) {
   const wire::Header& header = message.header;
   const auto action = static_cast<wire::Action>(header.flags);
+  if (action == wire::Action::rejoin) return;  // an older switch: malformed
   const bool exempt = action == wire::Action::ping || action == wire::Action::help;
   const bool repeated = !exempt && last_nonce_[from] == header.set;
   if (!exempt && header.set < last_nonce_[from]) {
