@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -77,10 +78,20 @@ struct Install {
 struct Remove {};
 /// Refuse contributions, clear every slot, answer the highest round seen.
 struct Stop {};
-/// Accept contributions from now on. An unused slot's last round is base_round - 1, in an
-/// asynchronous job its last update number base_round.
+/// A stream that goes on (protocol.md section 9): members hold the results of some positions from
+/// `first` up to `end` and hand them back. Both 0 in an asynchronous job, whose slots are all
+/// unsettled.
+struct Resumption {
+  std::uint64_t first = 0;  ///< E: somebody lacks its result
+  std::uint64_t end = 0;    ///< F: nobody has the result of this one or a later one
+  bool operator==(const Resumption&) const = default;
+};
+/// Accept contributions from now on. An unused slot's last round is base_round - 1, or that of the
+/// last position below `first` on it; in an asynchronous job its last update number is base_round.
+/// The rows of all members are there before a stream goes on.
 struct Start {
   std::uint32_t base_round = 0;
+  std::optional<Resumption> resumed{};  ///< none: the job starts afresh
 };
 /// Refuse contributions (or accept them again), keeping every slot.
 struct SetHalted {
@@ -120,7 +131,8 @@ struct Replay {
   MemberId member = 0;
 };
 /// The parent's Help: if that sum waits for the parent, send it up again, unchanged but for
-/// RETRANSMIT; else only tell (as Replay does).
+/// RETRANSMIT; in an asynchronous job hand that update back if it is kept; else only tell (as
+/// Replay does).
 struct SendUp {
   std::uint32_t segment = 0;
   std::uint32_t round = 0;
@@ -147,12 +159,13 @@ struct Order {
 // ---- answers
 
 enum class SlotState : std::uint8_t {
-  not_mine,  ///< another shard's segment
-  none,      ///< neither open nor kept; that sum may still come
-  kept,      ///< result kept; Replay: sent again. Force: it is complete already
-  open,      ///< Replay: `missing` tells who. Force: it was open, now forced
-  waiting,   ///< complete here and sent up; the parent has not answered yet
-  gone,      ///< Replay: not newer than the slot's last round and not kept
+  not_mine,   ///< another shard's segment
+  none,       ///< neither open nor kept; that sum may still come
+  kept,       ///< result kept; Replay: sent again. Force: it is complete already
+  open,       ///< Replay: `missing` tells who. Force: it was open, now forced
+  waiting,    ///< complete here and sent up; the parent has not answered yet
+  gone,       ///< Replay: not newer than the slot's last round and not kept
+  elsewhere,  ///< Replay, asynchronous: as gone, but a member may still have it (section 9)
 };
 
 struct OpenSlot {

@@ -26,6 +26,12 @@ Destination Admission::destination(const datapath::SwitchAddress& self, const wi
   return {port, wire::ResultTemplate(route, shards, spec.udp_checksum)};
 }
 
+wire::MemberId Admission::member_at(const wire::Endpoint& source, PortId ingress) const {
+  for (wire::MemberId id = 0; id < wire::max_members; ++id)
+    if (rows[id].matches(source, ingress)) return id;
+  return wire::no_member;
+}
+
 void Admission::drop(wire::MemberId member) {
   rows[member] = {};
   members &= ~(MemberMask{1} << member);

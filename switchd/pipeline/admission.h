@@ -32,6 +32,7 @@ struct Admission {
   std::uint32_t place = 0;         ///< of the job in its pipeline
   bool running = false;            ///< between Start and Stop
   bool halted = false;             ///< between Halt and Resume
+  bool resumed = false;            ///< started to go on with a stream: members hand results back
   std::uint16_t threshold = 0;     ///< of sums opened from now on; 0 follows the members
   std::uint16_t member_count = 0;  ///< rows present
   MemberMask members = 0;          ///< rows present, bit i = member i
@@ -44,6 +45,8 @@ struct Admission {
 
   void put(const datapath::MemberSpec& member, const datapath::SwitchAddress& self);
   void drop(wire::MemberId member);
+  /// Whose row a source matches; no_member where it is nobody's.
+  wire::MemberId member_at(const wire::Endpoint& source, PortId ingress) const;
   /// Headers of this job's data for somebody.
   Destination destination(const datapath::SwitchAddress& self, const wire::Endpoint& to,
                           PortId port, std::uint16_t shards) const;

@@ -5,6 +5,7 @@
 
 #include "switchd/pipeline/aggregate_async.h"
 #include "switchd/pipeline/aggregate_sync.h"
+#include "switchd/pipeline/handed_back.h"
 #include "switchd/pipeline/parent_results.h"
 #include "switchd/pipeline/rows.h"
 #include "switchd/pipeline/sums.h"
@@ -33,7 +34,13 @@ class Aggregator {
   }
 
   /// One result of the parent, at a child.
-  Taken take(JobType& job, const ParentResult& result) { return parent_results_.take(job, result); }
+  Taken take(JobType& job, const ReceivedResult& result) {
+    return parent_results_.take(job, result);
+  }
+  /// One that a member hands back.
+  Row take_back(JobType& job, const ReceivedResult& result) {
+    return handed_back_.take(job, result);
+  }
 
   /// Members already in the sum that a mismatching contribution was for.
   MemberMask members_of_round(JobType& job, const Contribution& c) const {
@@ -53,27 +60,38 @@ class Aggregator {
   datapath::SlotState force(JobType& job, std::uint32_t index, std::uint32_t round) {
     if (is_async(job)) return async_.force(job, index);
     const datapath::SlotState state = sync_.state_of(job, index, round);
-    if (state == datapath::SlotState::open) sync_.force_open(job, index);
+    if (state == datapath::SlotState::open) {
+      if (job.slots.slot(index).recovering) return datapath::SlotState::none;
+      sync_.force_open(job, index);
+    }
     return state;
   }
 
   /// The same for a sum that has been open for too long.
   void force_if_older(JobType& job, std::uint32_t index, Time oldest) {
     const SlotType& slot = job.slots.slot(index);
-    if (slot.state != State::open || slot.opened_at > oldest) return;
+    if (slot.state != State::open || slot.opened_at > oldest || slot.recovering) return;
     if (!is_async(job)) return sync_.force_open(job, index);
     if (!async_.is_met(job, slot)) async_.force(job, index);
   }
 
   /// Completes an open sum if that needs nobody any more (a member has gone).
   void complete_if_met(JobType& job, std::uint32_t index) {
-    if (is_async(job)) return async_.leave_if_met(job, index);
+    if (is_async(job)) {
+      handed_back_.settle_if_all_said(job, index);
+      return async_.leave_if_met(job, index);
+    }
     sync_.complete_if_met(job, index);
   }
 
   /// A sum that waits for the parent goes there again. (In an asynchronous job no state_of says so:
   /// Help is about updates there, and nobody asks for one that is still to come.)
   void send_up_again(JobType& job, std::uint32_t index) { sync_.send_up_again(job, index); }
+
+  /// At an asynchronous child: the parent looks for an update that is kept here.
+  void hand_up(JobType& job, std::uint32_t index, std::uint32_t update) {
+    if (is_async(job)) handed_back_.hand_up(job, index, update);
+  }
 
   /// At an asynchronous child: a push that is in an update which is not kept any more.
   void give_up_waiting(JobType& job, std::uint32_t index, std::uint32_t push) {
@@ -105,6 +123,12 @@ class Aggregator {
     if (is_async(job)) async_.clear(job, base_round);
   }
 
+  /// The same, and then the slots as they are in a stream that goes on.
+  void resume(JobType& job, std::uint32_t base_round) {
+    clear(job, base_round);
+    handed_back_.expect(job);
+  }
+
   /// Appends what is open and what waits for the parent.
   void list(const JobType& job, std::uint32_t index, std::vector<datapath::OpenSlot>& to) const {
     const SlotType& slot = job.slots.slot(index);
@@ -125,20 +149,27 @@ class Aggregator {
     to.push_back({.segment = sums_.segment(index),
                   .round = slot.last_round + 1,
                   .opened_at = slot.opened_at,
-                  .members = slot.members,
-                  .missing = job.members & ~slot.members,
+                  .members = members_in(slot, job.members),
+                  .missing = job.members & ~members_in(slot, job.members),
                   .workers = slot.workers,
                   .bytes = slot.bytes,
                   .waiting = slot.state == State::waiting});
   }
 
  private:
+  /// Who has done their part. Of a result handed back that waits, one has for all.
+  static MemberMask members_in(const SlotType& slot, MemberMask all) {
+    if (slot.handed) return all;
+    return slot.state == State::unsettled ? all & ~slot.members : slot.members;
+  }
+
   static bool is_async(const JobType& job) { return job.spec.mode == wire::Mode::async; }
 
   Sums<Buffers> sums_;
   SyncSlots<Buffers> sync_{sums_};
   AsyncSlots<Buffers> async_{sums_};
-  ParentResults<Buffers> parent_results_{sums_, sync_, async_};
+  HandedBack<Buffers> handed_back_{sums_, sync_};
+  ParentResults<Buffers> parent_results_{sums_, sync_, async_, handed_back_};
 };
 
 }  // namespace iswitch::pipeline

@@ -24,10 +24,11 @@ class AsyncSlots {
     const wire::Header& header = c.header();
     if (header.operation_tag() != job.rows[header.member].incarnation) return Row::incarnation;
     SlotType& slot = job.slots.slot(c.slot);
+    if (slot.state == State::unsettled) return Row::unsettled;
     std::uint32_t& accepted = job.async->accepted[header.member][c.slot];
     const std::int32_t newer = wire::serial_distance(header.round, accepted);
     if (newer <= 0) return repeated(job, slot, c, accepted);
-    if (newer > believable) return Row::ahead;
+    if (newer > believable && !follows_stream(job, slot, header.round)) return Row::ahead;
     const std::size_t bytes = c.payload().size();
     if (bytes != 0 && slot.bytes != 0 && bytes != slot.bytes) return Row::mismatch;
     if (bytes != 0 && slot.bytes == 0 && !sums_.take_buffer(slot)) return Row::no_buffer;
@@ -77,8 +78,10 @@ class AsyncSlots {
     const std::uint32_t age = slot.last_round - update;
     if (age < job.slots.history() && job.slots.kept(index, age).place == Place::kept)
       return datapath::SlotState::kept;
-    return wire::serial_newer(update, slot.last_round) ? datapath::SlotState::none
-                                                       : datapath::SlotState::gone;
+    if (wire::serial_newer(update, slot.last_round)) return datapath::SlotState::none;
+    const bool may_be_had =
+        job.resumed && age < job.slots.history() && wire::serial_newer(update, job.base_round);
+    return may_be_had ? datapath::SlotState::elsewhere : datapath::SlotState::gone;
   }
 
   /// What the member of a push is told whose update is not kept any more: the newest update of
@@ -136,6 +139,11 @@ class AsyncSlots {
   }
 
  private:
+  /// A member's first push after a restart has come a long way since the base round.
+  static bool follows_stream(const JobType& job, const SlotType& slot, std::uint32_t push) {
+    return job.resumed && wire::serial_distance(push, slot.last_round) <= believable;
+  }
+
   /// The number is not newer than the last accepted one. Distances from there and not from the
   /// base round, which is left behind by more than half the numbers in a long run.
   Row repeated(JobType& job, const SlotType& slot, const Contribution& c, std::uint32_t accepted) {

@@ -63,6 +63,7 @@ class SyncSlots {
 
   /// A waiting sum, unchanged but for RETRANSMIT.
   void send_up_again(JobType& job, std::uint32_t index) { send_up(job, index, true); }
+  void send_up_first(JobType& job, std::uint32_t index) { send_up(job, index, false); }
 
   /// State of one round of a slot.
   datapath::SlotState state_of(JobType& job, std::uint32_t index, std::uint32_t round) const {
@@ -80,7 +81,7 @@ class SyncSlots {
   /// when the result is that of the waiting sum.
   bool close(JobType& job, std::uint32_t index, bool in_it, Kept<Handle>& result) {
     SlotType& slot = job.slots.slot(index);
-    const bool own = in_it && slot.state == State::waiting;
+    const bool own = in_it && slot.state == State::waiting && !slot.handed;
     if (own) {
       result.members = slot.members;
       result.tag = slot.tag;
@@ -96,8 +97,9 @@ class SyncSlots {
     if (age >= job.slots.history()) return Row::gone;
     const Kept<Handle>& kept = job.slots.kept(c.slot, age);
     if (kept.place != Place::kept) return Row::gone;
-    if (!kept.tag_known) return pass_up(job, c, age);
-    if (kept.tag != c.header().operation_tag()) return Row::mismatch;
+    if (!kept.tag_known && job.link != nullptr) return pass_up(job, c, age);
+    // A root's without a tag was handed back: it answers any.
+    if (kept.tag_known && kept.tag != c.header().operation_tag()) return Row::mismatch;
     sums_.replay(job, c.slot, age, MemberMask{1} << c.header().member);
     return Row::kept;
   }
@@ -164,16 +166,16 @@ class SyncSlots {
 
   void send_up(JobType& job, std::uint32_t index, bool again) {
     const SlotType& slot = job.slots.slot(index);
-    sums_.send_up(job, index,
-                  {.payload = slot.sum,
-                   .members = slot.members,
-                   .round = slot.last_round + 1,
-                   .tag = slot.tag,
-                   .workers = slot.workers,
-                   .bytes = slot.bytes,
-                   .checksum = slot.checksum,
-                   .flags = slot.flags},
-                  again);
+    const typename Sums<Buffers>::Upward sum{.payload = slot.sum,
+                                             .members = slot.members,
+                                             .round = slot.last_round + 1,
+                                             .tag = slot.tag,
+                                             .workers = slot.workers,
+                                             .bytes = slot.bytes,
+                                             .checksum = slot.checksum,
+                                             .flags = slot.flags};
+    if (slot.handed) return sums_.hand_up(job, index, sum, again);
+    sums_.send_up(job, index, sum, again);
   }
 
   Sums<Buffers>& sums_;

@@ -46,12 +46,14 @@ struct Contribution {
   Bytes payload() const { return packet->message.payload; }
 };
 
-/// A result that its job takes, from its parent.
-struct ParentResult {
+/// A result that its job takes: from its parent, or handed back by a member (section 9).
+struct ReceivedResult {
   Admission* job = nullptr;
   const wire::Packet* packet = nullptr;
-  std::uint32_t slot = 0;  ///< within the shard
-  std::uint8_t flags = 0;  ///< of the result for the members
+  std::uint32_t slot = 0;                   ///< within the shard
+  std::uint8_t flags = 0;                   ///< of the result for the members
+  std::uint8_t frame = 0;                   ///< place in the burst
+  wire::MemberId member = wire::no_member;  ///< who hands it back; no_member: the parent's
 
   const wire::Header& header() const { return packet->message.header; }
   Bytes payload() const { return packet->message.payload; }
@@ -60,12 +62,12 @@ struct ParentResult {
 struct Classified {
   std::array<Contribution, max_burst> list{};
   std::size_t count = 0;
-  std::array<ParentResult, max_burst> result_list{};
+  std::array<ReceivedResult, max_burst> result_list{};
   std::size_t result_count = 0;
   FrameList control;
   RefusedList refused;
   std::span<const Contribution> contributions() const { return {list.data(), count}; }
-  std::span<const ParentResult> results() const { return {result_list.data(), result_count}; }
+  std::span<const ReceivedResult> results() const { return {result_list.data(), result_count}; }
 };
 
 /// Admissions by job id; null where there is no such job.

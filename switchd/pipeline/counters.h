@@ -50,22 +50,25 @@ namespace iswitch::pipeline {
   X(classify_drop_forming, true)          /* the job is forming, or stopped for a Reset */        \
   X(classify_drop_halted, true)                                                                   \
   X(aggregate_added, true)                                                                        \
-  X(aggregate_replayed, true)  /* its result is kept: answered with it */                         \
-  X(aggregate_passed_up, true) /* its result is kept, of what operation the parent knows */       \
+  X(aggregate_handed_back, true) /* after a restart: a result that a member had is taken */       \
+  X(aggregate_replayed, true)    /* its result is kept: answered with it */                       \
+  X(aggregate_passed_up, true)   /* its result is kept, of what operation the parent knows */     \
   X(aggregate_drop_duplicate, true)                                                               \
   X(aggregate_drop_late, true)        /* its sum waits for the parent's result, without it */     \
   X(aggregate_drop_incarnation, true) /* asynchronous: an earlier life of its member */           \
   X(aggregate_drop_mismatch, true)    /* another operation tag or length than the sum's */        \
   X(aggregate_drop_ahead, true)                                                                   \
   X(aggregate_drop_stale, true)                                                                   \
-  X(aggregate_drop_no_buffer, true) /* payload memory exhausted; the sender repeats it */         \
-  X(aggregate_opened, false)        /* sums begun */                                              \
-  X(aggregate_completed, false)     /* sums that met their threshold */                           \
-  X(aggregate_forced, false)        /* sums completed by FBcast or force_after */                 \
-  X(parent_taken, true)             /* results of the parent that went to the members */          \
-  X(parent_answered, true)          /* kept already; sent to members whose part was passed up */  \
-  X(parent_drop_again, true)        /* kept already */                                            \
-  X(parent_drop_old, true)          /* too old to be kept, or from before the base round */       \
+  X(aggregate_drop_unexpected, true) /* handed back, and no such result is wanted */              \
+  X(aggregate_drop_unsettled, true)  /* asynchronous: before all have said what they have */      \
+  X(aggregate_drop_no_buffer, true)  /* payload memory exhausted; the sender repeats it */        \
+  X(aggregate_opened, false)         /* sums begun */                                             \
+  X(aggregate_completed, false)      /* sums that met their threshold */                          \
+  X(aggregate_forced, false)         /* sums completed by FBcast or force_after */                \
+  X(parent_taken, true)              /* results of the parent that went to the members */         \
+  X(parent_answered, true)           /* kept already; sent to members whose part was passed up */ \
+  X(parent_drop_again, true)         /* kept already */                                           \
+  X(parent_drop_old, true)           /* too old to be kept, or from before the base round */      \
   X(parent_drop_no_buffer,                                                                        \
     true)                    /* payload memory exhausted; members repeat and so it comes again */ \
   X(deliver_results, false)  /* results sent for the first time */                                \

@@ -31,16 +31,18 @@ struct Destination {
   wire::ResultTemplate header;
 };
 
-/// One result for the members in `to`; or, with fields.type() contribution, a child's sum on its
-/// way to the parent: `to` is 1 then, and destinations[0] the parent. `payload` is owned by the
-/// pipeline during the call; a sink that keeps it takes a share for each copy. For member m,
-/// `destinations[m].header.write(fields, out)` makes the copy's 64 header bytes.
+/// One result for the members in `to`; or, with `up`, what a child sends to its parent (its sum, or
+/// a result that it hands back: fields.type() tells): `to` is 1 then, and destinations[0] the
+/// parent. `payload` is owned by the pipeline during the call; a sink that keeps it takes a share
+/// for each copy. For member m, `destinations[m].header.write(fields, out)` makes the copy's 64
+/// header bytes.
 template <class Handle>
 struct Delivery {
   wire::ResultMessage fields;
   Handle payload{};  ///< null when the result is empty
   MemberMask to = 0;
   const Destination* destinations = nullptr;  ///< indexed by member id
+  bool up = false;
 };
 
 /// Of a burst in the pipeline.

@@ -19,6 +19,9 @@ struct AsyncTables {
   std::array<std::vector<std::uint32_t>, wire::max_members> accepted;
   /// At a child, by slot.
   std::vector<OutstandingPush<Handle>> outstanding;
+  /// At a child, by slot: the newest update that one of its own members had after a restart. Older
+  /// ones are theirs to hand back, since they know who is in them.
+  std::vector<std::uint32_t> own_newest;
 };
 
 /// classify sees the Admission, aggregate all of it.
@@ -33,6 +36,7 @@ struct Job : Admission {
     link = std::make_unique<ParentLink>();
     if (is_async) {
       async->outstanding.resize(slots_here);
+      async->own_newest.resize(slots_here);
     } else {
       link->asked.resize(slots.places());
     }
@@ -40,6 +44,7 @@ struct Job : Admission {
 
   SlotTable<Handle> slots;
   std::uint32_t base_round = 0;                ///< of the last Start
+  datapath::Resumption resumption;             ///< of the last Start, where `resumed`
   std::uint32_t highest_round = 0xFFFF'FFFF;   ///< seen; base_round - 1 where none was
   std::uint32_t scanned = 0;                   ///< next slot that housekeep looks at
   std::unique_ptr<AsyncTables<Handle>> async;  ///< of an asynchronous job

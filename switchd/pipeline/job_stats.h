@@ -15,28 +15,29 @@
 
 namespace iswitch::pipeline {
 
-#define ISWITCH_PIPELINE_JOB_COUNTERS(X)                                                    \
-  X(contributions) /* that match a member's row; each of these is one of the next twelve */ \
-  X(refused)       /* forming, stopped or halted */                                         \
-  X(invalid)       /* wrong port, segment, data type, length or worker count */             \
-  X(added)                                                                                  \
-  X(replayed)  /* answered with the kept result */                                          \
-  X(passed_up) /* its result is kept, and only the parent knows of what operation */        \
-  X(duplicates)                                                                             \
-  X(late)         /* its sum waits for the parent's result without it */                    \
-  X(incarnations) /* asynchronous: from an earlier life of its member */                    \
-  X(mismatches)                                                                             \
-  X(ahead)                                                                                  \
-  X(stale)                                                                                  \
-  X(no_buffer)                                                                              \
-  X(added_bytes)    /* of gradient, in added */                                             \
-  X(results)        /* sums completed, forced ones included */                              \
-  X(forced)         /* of these by FBcast or force_after */                                 \
-  X(replays)        /* kept results sent again, those asked for by Help included */         \
-  X(copies)         /* frames of results and replays */                                     \
-  X(copied_bytes)   /* of gradient, in copies */                                            \
-  X(sums_up)        /* a child's: sent to the parent for the first time */                  \
-  X(sums_up_again)  /* and again */                                                         \
+#define ISWITCH_PIPELINE_JOB_COUNTERS(X)                                                      \
+  X(contributions) /* that match a member's row; each of these is one of the next thirteen */ \
+  X(refused)       /* forming, stopped, halted or unsettled */                                \
+  X(invalid)       /* wrong port, segment, data type, length or worker count, or unwanted */  \
+  X(added)                                                                                    \
+  X(handed_back) /* after a restart: results that members had, taken */                       \
+  X(replayed)    /* answered with the kept result */                                          \
+  X(passed_up)   /* its result is kept, and only the parent knows of what operation */        \
+  X(duplicates)                                                                               \
+  X(late)         /* its sum waits for the parent's result without it */                      \
+  X(incarnations) /* asynchronous: from an earlier life of its member */                      \
+  X(mismatches)                                                                               \
+  X(ahead)                                                                                    \
+  X(stale)                                                                                    \
+  X(no_buffer)                                                                                \
+  X(added_bytes)    /* of gradient, in added */                                               \
+  X(results)        /* sums completed, forced ones included */                                \
+  X(forced)         /* of these by FBcast or force_after */                                   \
+  X(replays)        /* kept results sent again, those asked for by Help included */           \
+  X(copies)         /* frames of results and replays */                                       \
+  X(copied_bytes)   /* of gradient, in copies */                                              \
+  X(sums_up)        /* a child's: sent to the parent for the first time */                    \
+  X(sums_up_again)  /* and again */                                                           \
   X(parent_refused) /* results from the parent that were not taken, whatever for */
 
 enum class JobCounter : std::uint8_t {

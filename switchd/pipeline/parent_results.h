@@ -1,12 +1,11 @@
 // Results of the parent at a child, protocol.md sections 4 and 5.
 #pragma once
 
-#include <cstring>
 #include <utility>
 
 #include "switchd/pipeline/aggregate_async.h"
 #include "switchd/pipeline/aggregate_sync.h"
-#include "wire/checksum.h"
+#include "switchd/pipeline/handed_back.h"
 
 namespace iswitch::pipeline {
 
@@ -16,11 +15,14 @@ class ParentResults {
   using Handle = typename Buffers::Handle;
   using JobType = Job<Handle>;
 
-  ParentResults(Sums<Buffers>& sums, SyncSlots<Buffers>& sync, AsyncSlots<Buffers>& async)
-      : sums_(sums), sync_(sync), async_(async) {}
+  ParentResults(Sums<Buffers>& sums, SyncSlots<Buffers>& sync, AsyncSlots<Buffers>& async,
+                HandedBack<Buffers>& handed_back)
+      : sums_(sums), sync_(sync), async_(async), handed_back_(handed_back) {}
 
-  Taken take(JobType& job, const ParentResult& result) {
+  Taken take(JobType& job, const ReceivedResult& result) {
     if (result.packet->ecn == wire::Ecn::ce) job.link->echo = true;
+    if (job.slots.slot(result.slot).state == Slot<Handle>::State::unsettled)
+      return take_unsettled(job, result);
     const std::uint32_t round = result.header().round;
     const std::int32_t newer = wire::serial_distance(round, job.slots.slot(result.slot).last_round);
     const std::uint32_t age = newer > 0 ? 0 : 0u - static_cast<std::uint32_t>(newer);
@@ -29,9 +31,12 @@ class ParentResults {
       const Place place = job.slots.kept(result.slot, age).place;
       if (place == Place::unused) return Taken::old;
       if (place == Place::kept) return answer(job, result.slot, age);
+      if (job.async != nullptr &&
+          is_up_to(job, result.slot, round, job.async->own_newest[result.slot]))
+        return Taken::old;
     }
     Kept<Handle> fresh;
-    if (!copy(job, result, newer > 0, fresh)) return Taken::no_buffer;
+    if (!sums_.copy(job, result, newer > 0, fresh)) return Taken::no_buffer;
     const bool acknowledged = settle(job, result, newer, fresh);
     if (newer > 0) {
       sums_.advance(job, result.slot, static_cast<std::uint32_t>(newer));
@@ -45,42 +50,33 @@ class ParentResults {
   }
 
  private:
-  /// The payload bit for bit in a buffer of our own: the frame goes back to its driver. False when
-  /// there is none.
-  bool copy(JobType& job, const ParentResult& result, bool is_newer, Kept<Handle>& fresh) {
-    const Bytes payload = result.payload();
-    if (!payload.empty()) {
-      fresh.payload = sums_.buffers().acquire();
-      if (!fresh.payload && is_newer && forget_oldest(job, result.slot))
-        fresh.payload = sums_.buffers().acquire();
-      if (!fresh.payload) return false;
-      std::uint8_t* to = sums_.buffers().data(fresh.payload);
-      std::memcpy(to, payload.data(), payload.size());
-      if (job.spec.udp_checksum)
-        fresh.checksum = wire::fold(wire::partial_sum({to, payload.size()}));
-    }
-    fresh.workers = result.header().member;
-    fresh.bytes = static_cast<std::uint16_t>(payload.size());
-    fresh.flags = result.flags;
-    fresh.place = Place::kept;
-    return true;
+  /// The parent's newest settles the slot, and nothing else does (section 9).
+  Taken take_unsettled(JobType& job, const ReceivedResult& result) {
+    using Keeping = typename HandedBack<Buffers>::Keeping;
+    if ((result.header().flags & wire::flag::settled) == 0) return Taken::old;
+    job.async->own_newest[result.slot] = job.slots.slot(result.slot).last_round;
+    if (handed_back_.keep(job, result, false) == Keeping::no_buffer) return Taken::no_buffer;
+    handed_back_.settle(job, result.slot);
+    return Taken::taken;
   }
 
-  /// Where memory is just enough for what slots hold, the result that falls out of the history
-  /// makes room for the new one: nothing else would while every slot's sum waits for the parent.
-  bool forget_oldest(JobType& job, std::uint32_t index) {
-    Kept<Handle>& oldest = job.slots.kept(index, job.slots.history() - 1u);
-    if (!oldest.payload) return false;
-    sums_.buffers().release(oldest.payload);
-    oldest = {};
-    oldest.place = Place::hole;
-    return true;
+  /// Of an asynchronous job that went on with its stream: an update that is not newer than
+  /// `newest`, itself not newer than the last one. Distances from there, as everywhere.
+  static bool is_up_to(const JobType& job, std::uint32_t index, std::uint32_t round,
+                       std::uint32_t newest) {
+    const std::uint32_t last = job.slots.slot(index).last_round;
+    return job.resumed && job.async != nullptr && last - round >= last - newest;
   }
 
   /// What the result means for the slot's own sum; fills the bitmap and the tag. True when it
   /// acknowledges that sum.
-  bool settle(JobType& job, const ParentResult& result, std::int32_t newer, Kept<Handle>& fresh) {
+  bool settle(JobType& job, const ReceivedResult& result, std::int32_t newer, Kept<Handle>& fresh) {
     const bool in_it = (result.header().set >> job.link->spec.member & 1) != 0;
+    if (newer <= 0 &&
+        is_up_to(job, result.slot, result.header().round, job.slots.slot(result.slot).settled_at)) {
+      HandedBack<Buffers>::leave_unnamed(fresh);  // its bitmap is about pushes from before
+      return false;
+    }
     if (job.async != nullptr) return async_.acknowledge(job, result.slot, in_it, fresh);
     if (newer > 0) return sync_.close(job, result.slot, in_it && newer == 1, fresh);
     fresh.tag_known = false;  // an older round, whose own sum was closed unanswered
@@ -100,6 +96,7 @@ class ParentResults {
   Sums<Buffers>& sums_;
   SyncSlots<Buffers>& sync_;
   AsyncSlots<Buffers>& async_;
+  HandedBack<Buffers>& handed_back_;
 };
 
 }  // namespace iswitch::pipeline

@@ -81,7 +81,8 @@ class Pipeline {
   template <class Sink>
   void switch_frame(const Frame& frame, unsigned index, Time now, Sink& sink);
   void look_for_parent(const Frame& frame, Time now);
-  [[gnu::noinline]] void take_results();
+  [[gnu::noinline]] void take_results(std::span<const Frame> burst, Time now);
+  void take_back(const ReceivedResult& result, JobType& job, PortId ingress, Time now);
   void aggregate(std::span<const Frame> burst, Time now);
   void refused(Row row, JobType& job, const Contribution& c, PortId ingress, Time now);
   template <class Sink>
@@ -128,6 +129,8 @@ class Pipeline {
   template <class Sink>
   void carry_out(const datapath::ListSlots& order, JobType& job, Time now, Sink& sink,
                  datapath::Answer& answer);
+  template <class Sink>
+  void complete_what_is_met(JobType& job, Sink& sink);
   template <class Sink>
   void carry_out(const datapath::Install&, JobType&, Time, Sink&, datapath::Answer&) {}
   template <class Sink>
@@ -195,7 +198,7 @@ void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) 
   ended(Stage::classify, sink);
   pass_control(burst, now, sink);
   pass_ordinary(burst, now, sink);
-  if (!classified_.results().empty()) take_results();
+  if (!classified_.results().empty()) take_results(burst, now);
   aggregate(burst, now);
   ended(Stage::aggregate, sink);
   deliver(aggregator_.outbox(), buffers_, counters_, sink);
@@ -216,14 +219,33 @@ void Pipeline<Buffers>::tell_refused(const RefusedList& refused, Sink& sink) {
 
 /// Before the burst's contributions, since results make room for them.
 template <BufferPool Buffers>
-void Pipeline<Buffers>::take_results() {
-  for (const ParentResult& result : classified_.results()) {
+void Pipeline<Buffers>::take_results(std::span<const Frame> burst, Time now) {
+  for (const ReceivedResult& result : classified_.results()) {
     JobType& job = job_of(result);
+    if (result.member != wire::no_member) {
+      take_back(result, job, burst[result.frame].port, now);
+      continue;
+    }
     const Taken taken = aggregator_.take(job, result);
     counters_.add(counter_of(taken));
     if (taken != Taken::taken && taken != Taken::answered)
       job.stats->add(JobCounter::parent_refused);
   }
+}
+
+/// A result that a member has from before a restart.
+template <BufferPool Buffers>
+void Pipeline<Buffers>::take_back(const ReceivedResult& result, JobType& job, PortId ingress,
+                                  Time now) {
+  job.stats->heard(result.member, now);
+  const Row row = aggregator_.take_back(job, result);
+  counters_.add(account_of(row).counter);
+  job.stats->add(account_of(row).job_counter);
+  if (row == Row::unexpected) classified_.refused.push(result.frame, account_of(row).counter);
+  if (row != Row::gone) return;
+  datapath::Notice notice = make_notice(datapath::Notice::Kind::gone, *result.packet, ingress);
+  notice.member = result.member;
+  notices_.tell(job, notice, now);
 }
 
 template <BufferPool Buffers>
@@ -356,6 +378,7 @@ template <class Sink>
 void Pipeline<Buffers>::carry_out(const datapath::Stop&, JobType& job, Time, Sink&,
                                   datapath::Answer& answer) {
   job.running = false;
+  job.resumed = false;
   aggregator_.clear(job, 0);
   answer.highest_round = job.highest_round;
 }
@@ -366,9 +389,15 @@ void Pipeline<Buffers>::carry_out(const datapath::Start& order, JobType& job, Ti
                                   datapath::Answer& answer) {
   answer.ok = !job.spec.child || job.parent.present;
   if (!answer.ok) return;
-  aggregator_.clear(job, order.base_round);
   job.base_round = order.base_round;
   job.highest_round = order.base_round - 1;
+  job.resumed = order.resumed.has_value();
+  job.resumption = order.resumed.value_or(datapath::Resumption{});
+  if (job.resumed) {
+    aggregator_.resume(job, order.base_round);
+  } else {
+    aggregator_.clear(job, order.base_round);
+  }
   job.running = true;
 }
 
@@ -385,8 +414,8 @@ void Pipeline<Buffers>::carry_out(const datapath::SetHalted& order, JobType& job
 
 template <BufferPool Buffers>
 template <class Sink>
-void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job, Time now, Sink&,
-                                  datapath::Answer& answer) {
+void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job, Time now,
+                                  Sink& sink, datapath::Answer& answer) {
   const datapath::MemberSpec& member = order.member;
   answer.ok = member.id < wire::max_members && member.ingress < datapath::max_ports;
   if (!answer.ok) return;
@@ -401,6 +430,7 @@ void Pipeline<Buffers>::carry_out(const datapath::PutMember& order, JobType& job
   }
   job.put(member, config_.address);
   job.stats->heard(member.id, now);
+  if (job.resumed) complete_what_is_met(job, sink);  // a newcomer has nothing to hand back
 }
 
 template <BufferPool Buffers>
@@ -436,6 +466,12 @@ void Pipeline<Buffers>::carry_out(const datapath::DropMember& order, JobType& jo
   if (!answer.ok) return;
   job.drop(order.member);
   aggregator_.forget(job, order.member);
+  complete_what_is_met(job, sink);
+}
+
+template <BufferPool Buffers>
+template <class Sink>
+void Pipeline<Buffers>::complete_what_is_met(JobType& job, Sink& sink) {
   for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
     aggregator_.complete_if_met(job, i);
     deliver(aggregator_.outbox(), buffers_, counters_, sink);
@@ -499,6 +535,8 @@ void Pipeline<Buffers>::carry_out(const datapath::SendUp& order, JobType& job, T
                                   datapath::Answer& answer) {
   const auto slot = look_up(job, order.segment, order.round, answer);
   if (answer.slot == datapath::SlotState::waiting) aggregator_.send_up_again(job, *slot);
+  if (answer.slot == datapath::SlotState::kept && job.resumed && job.link != nullptr)
+    aggregator_.hand_up(job, *slot, order.round);
 }
 
 template <BufferPool Buffers>

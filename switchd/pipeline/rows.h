@@ -18,17 +18,20 @@ enum class Row : std::uint8_t {
   late,         ///< its sum waits for the parent's result without it
   incarnation,  ///< asynchronous: from an earlier life of its member
   added,        ///< to an open sum, or opening one
+  handed_back,  ///< a result that a member had is taken (section 9)
   ahead,
-  gone,       ///< its result is not kept any more: its member is told
-  stale,      ///< asynchronous: a late copy from before the base round, nobody is told
-  no_buffer,  ///< no row of the table: payload memory is exhausted
+  gone,        ///< its result is not kept any more: its member is told
+  stale,       ///< asynchronous: a late copy from before the base round, nobody is told
+  unexpected,  ///< a result handed back that is not wanted
+  unsettled,   ///< asynchronous: not all members have said what they have (section 9)
+  no_buffer,   ///< no row of the table: payload memory is exhausted
 };
 
 struct RowAccount {
   Counter counter;
   JobCounter job_counter;
 };
-inline constexpr std::array<RowAccount, 11> row_accounts{{
+inline constexpr std::array<RowAccount, 14> row_accounts{{
     {Counter::aggregate_replayed, JobCounter::replayed},
     {Counter::aggregate_passed_up, JobCounter::passed_up},
     {Counter::aggregate_drop_mismatch, JobCounter::mismatches},
@@ -36,9 +39,12 @@ inline constexpr std::array<RowAccount, 11> row_accounts{{
     {Counter::aggregate_drop_late, JobCounter::late},
     {Counter::aggregate_drop_incarnation, JobCounter::incarnations},
     {Counter::aggregate_added, JobCounter::added},
+    {Counter::aggregate_handed_back, JobCounter::handed_back},
     {Counter::aggregate_drop_ahead, JobCounter::ahead},
     {Counter::aggregate_drop_stale, JobCounter::stale},
     {Counter::aggregate_drop_stale, JobCounter::stale},
+    {Counter::aggregate_drop_unexpected, JobCounter::invalid},
+    {Counter::aggregate_drop_unsettled, JobCounter::refused},
     {Counter::aggregate_drop_no_buffer, JobCounter::no_buffer},
 }};
 inline constexpr const RowAccount& account_of(Row row) {

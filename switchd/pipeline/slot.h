@@ -16,9 +16,11 @@ struct alignas(64) Slot {
   enum class State : std::uint8_t {
     idle,
     open,
-    waiting,  ///< synchronous: complete here and sent up; the sum is not written any more
+    waiting,    ///< synchronous: complete here and sent up; the sum is not written any more
+    unsettled,  ///< asynchronous: members have not all said what they have (section 9)
   };
-  MemberMask members = 0;          ///< direct members in the open (or waiting) sum
+  /// Direct members in the open (or waiting) sum; unsettled: those that have said nothing yet.
+  MemberMask members = 0;
   Handle sum{};                    ///< null until a contribution that is not empty
   std::uint8_t* floats = nullptr;  ///< of `sum`
   Time opened_at = 0;
@@ -32,6 +34,11 @@ struct alignas(64) Slot {
   std::uint16_t checksum = 0;       ///< of a waiting sum: folded partial sum, 0 where they are off
   State state = State::idle;
   std::uint8_t flags = 0;  ///< of the result to be: ECN-ECHO, PARTIAL
+  // After a restart (section 9).
+  bool recovering = false;  ///< the next round is one that a member may have: nothing is forced
+  bool handed = false;      ///< what waits is a result handed back, and `members` its bitmap
+  /// Asynchronous: last update from before the stream went on; those acknowledge nothing any more.
+  std::uint32_t settled_at = 0;
 
   /// The sum has gone elsewhere.
   void forget_sum() {
@@ -43,6 +50,7 @@ struct alignas(64) Slot {
     workers = 0;
     bytes = 0;
     flags = 0;
+    handed = false;
   }
 };
 
@@ -66,7 +74,9 @@ struct Kept {
   std::uint16_t checksum = 0;  ///< folded partial sum of the payload; 0 where checksums are off
   std::uint8_t flags = 0;
   Place place = Place::unused;
-  bool tag_known = true;  ///< false: the parent's, without a sum of this switch in it
+  /// False: the parent's, without a sum of this switch in it, or handed back. Of an asynchronous
+  /// job: who is in it is not known here.
+  bool tag_known = true;
 };
 
 /// Slots are counted within the shard: slot = segment / shards.
@@ -97,6 +107,7 @@ class SlotTable {
     Slot<Handle>& s = slots_[index];
     s.newest = s.newest + 1 == history_ ? 0 : s.newest + 1;
     ++s.last_round;
+    s.recovering = false;
     return kept_[std::size_t{index} * history_ + s.newest];
   }
 

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "switchd/pipeline/buffers.h"
 #include "switchd/pipeline/classify.h"
 #include "switchd/pipeline/job.h"
 #include "switchd/pipeline/kernels.h"
 #include "switchd/pipeline/outbox.h"
+#include "wire/checksum.h"
 #include "wire/serial.h"
 
 namespace iswitch::pipeline {
@@ -42,7 +45,7 @@ class Sums {
     slot.state = SlotType::State::open;
     slot.opened_at = now;
     slot.tag = c.header().operation_tag();
-    slot.threshold = job.threshold;
+    slot.threshold = slot.recovering ? std::uint16_t{0} : job.threshold;
     job.highest_round = wire::serial_latest(job.highest_round, c.header().round);
     counters_.add(Counter::aggregate_opened);
   }
@@ -113,6 +116,45 @@ class Sums {
          {.mask = job.members, .copies = job.member_count, .counter = Counter::deliver_results});
   }
 
+  /// Section 9: the newest result, or that there is none, settles the slot of those that it goes
+  /// to.
+  void send_settled(JobType& job, std::uint32_t index, MemberMask to) {
+    job.stats->add(JobCounter::replays);
+    if (to == 0) return;
+    const std::uint32_t last = job.slots.slot(index).last_round;
+    Kept<Handle> none;
+    none.flags = static_cast<std::uint8_t>(job.spec.data_type);
+    send(job, index, last, last == job.base_round ? none : job.slots.kept(index, 0),
+         {.mask = to,
+          .copies = static_cast<std::uint16_t>(std::popcount(to)),
+          .counter = Counter::deliver_replays,
+          .flags = wire::flag::settled});
+  }
+
+  /// The payload bit for bit in a buffer of our own: the frame goes back to its driver. False when
+  /// there is none.
+  bool copy(JobType& job, const ReceivedResult& result, bool is_newer, Kept<Handle>& fresh) {
+    const Bytes payload = result.payload();
+    if (!payload.empty()) {
+      fresh.payload = buffers_.acquire();
+      if (!fresh.payload && is_newer && forget_oldest(job, result.slot))
+        fresh.payload = buffers_.acquire();
+      if (!fresh.payload) return false;
+      std::memcpy(buffers_.data(fresh.payload), payload.data(), payload.size());
+    }
+    describe(job, result, fresh);
+    return true;
+  }
+
+  /// Everything of a received result but its payload's buffer, its bitmap and its tag.
+  static void describe(const JobType& job, const ReceivedResult& result, Kept<Handle>& fresh) {
+    if (job.spec.udp_checksum) fresh.checksum = wire::fold(wire::partial_sum(result.payload()));
+    fresh.workers = result.header().member;
+    fresh.bytes = static_cast<std::uint16_t>(result.payload().size());
+    fresh.flags = result.flags;
+    fresh.place = Place::kept;
+  }
+
   /// Sends a kept result again, to members that the job has.
   void replay(JobType& job, std::uint32_t index, std::uint32_t age, MemberMask to) {
     job.stats->add(JobCounter::replays);
@@ -131,7 +173,8 @@ class Sums {
       if (kept.payload) buffers_.release(kept.payload);
       kept = {};
       kept.place = Place::hole;
-      if (!job.link->asked.empty()) job.link->asked[slots.place_of(index, 0)] = 0;
+      if (job.link != nullptr && !job.link->asked.empty())
+        job.link->asked[slots.place_of(index, 0)] = 0;
     }
     slots.slot(index).last_round = last_round;
   }
@@ -169,6 +212,15 @@ class Sums {
     out.delivery.payload = sum.payload;
     out.delivery.to = 1;
     out.delivery.destinations = &job.link->way_up;
+    out.delivery.up = true;
+  }
+
+  /// Hands a result back to the parent; `sum.members` is the bitmap that it came with.
+  void hand_up(JobType& job, std::uint32_t index, const Upward& sum, bool again) {
+    send_up(job, index, sum, again);
+    wire::ResultMessage& fields = outbox_.list[outbox_.count - 1].delivery.fields;
+    const wire::ResultFields same = fields;
+    fields.set(same);
   }
 
   /// Congestion that a result from the parent had met, for the next sum that goes up.
@@ -187,6 +239,7 @@ class Sums {
       if (slot.sum) buffers_.release(slot.sum);
       slot = {};
       slot.last_round = last_round;
+      slot.settled_at = last_round;
       for (std::uint32_t age = 0; age < job.slots.history(); ++age) {
         Kept<Handle>& kept = job.slots.kept(i, age);
         if (kept.payload) buffers_.release(kept.payload);
@@ -203,7 +256,19 @@ class Sums {
     MemberMask mask = 0;
     std::uint16_t copies = 0;
     Counter counter = Counter::deliver_results;
+    std::uint8_t flags = 0;  ///< of these copies alone
   };
+
+  /// Where memory is just enough for what slots hold, the result that falls out of the history
+  /// makes room for the new one: nothing else would while every slot's sum waits for the parent.
+  bool forget_oldest(JobType& job, std::uint32_t index) {
+    Kept<Handle>& oldest = job.slots.kept(index, job.slots.history() - 1u);
+    if (!oldest.payload) return false;
+    buffers_.release(oldest.payload);
+    oldest = {};
+    oldest.place = Place::hole;
+    return true;
+  }
 
   void send(const JobType& job, std::uint32_t index, std::uint32_t round, const Kept<Handle>& kept,
             const Recipients& to) {
@@ -212,7 +277,7 @@ class Sums {
     out.copies = to.copies;
     out.counter = to.counter;
     out.delivery.fields.set({.job = job.spec.id,
-                             .flags = kept.flags,
+                             .flags = static_cast<std::uint8_t>(kept.flags | to.flags),
                              .workers = kept.workers,
                              .round = round,
                              .segment = place_.segment(index),
@@ -222,6 +287,7 @@ class Sums {
     out.delivery.payload = kept.payload;
     out.delivery.to = to.mask;
     out.delivery.destinations = job.destinations.data();
+    out.delivery.up = false;
     job.stats->add(JobCounter::copies, to.copies);
     job.stats->add(JobCounter::copied_bytes, std::uint64_t{to.copies} * kept.bytes);
   }

@@ -60,7 +60,7 @@ struct SwitchNode::Sink {
                                node.stamped(0));
   }
   void result(const pipeline::Delivery<CheckingPool::Handle>& delivery) {
-    const bool for_members = delivery.fields.type() == wire::Type::result;
+    const bool for_members = !delivery.up;
     if (node.marks_ && for_members) {
       wire::ResultFields said = delivery.fields;
       if (node.spec_.bug == SwitchBug::lose_mark)

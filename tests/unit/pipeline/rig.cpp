@@ -90,7 +90,7 @@ void Recorder::result(const pipeline::Delivery<BlockPool::Handle>& delivery) {
   }
   CHECK(static_cast<bool>(delivery.payload) == (delivery.fields.payload_bytes != 0));
   const auto* payload = reinterpret_cast<const std::uint8_t*>(result.floats.data());
-  if (delivery.fields.type() == wire::Type::contribution) {
+  if (delivery.up) {
     CHECK(delivery.to == 1);
     Up up{delivery.fields, result.floats, FrameBytes(wire::payload_offset), {}};
     delivery.destinations[0].header.write(delivery.fields, up.frame.data());

@@ -1,0 +1,265 @@
+// Results that members hand back after a restart, protocol.md section 9: what a member has is not
+// summed again in another order.
+#pragma once
+
+#include "switchd/pipeline/aggregate_async.h"
+#include "switchd/pipeline/aggregate_sync.h"
+
+namespace iswitch::pipeline {
+
+template <BufferPool Buffers>
+class HandedBack {
+ public:
+  using Handle = typename Buffers::Handle;
+  using JobType = Job<Handle>;
+  using SlotType = Slot<Handle>;
+  using State = typename SlotType::State;
+
+  HandedBack(Sums<Buffers>& sums, SyncSlots<Buffers>& sync) : sums_(sums), sync_(sync) {}
+
+  /// Slots that have just been cleared, in a job that goes on with its stream.
+  void expect(JobType& job) {
+    const datapath::Resumption& at = job.resumption;
+    for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
+      SlotType& slot = job.slots.slot(i);
+      if (job.async != nullptr) {
+        slot.state = State::unsettled;
+        slot.members = job.members;
+        continue;
+      }
+      slot.last_round = first_round_not_below(job, i, at.first) - 1;
+      slot.recovering = is_below_end(job, i, slot.last_round + 1);
+    }
+    // Members may have used the rounds up to there.
+    if (job.async == nullptr && at.end != 0)
+      job.highest_round = job.base_round + round_of(job, at.end - 1);
+  }
+
+  Row take(JobType& job, const ReceivedResult& result) {
+    if (job.async != nullptr) return take_async(job, result);
+    return take_sync(job, result);
+  }
+
+  // ---- of an asynchronous slot
+
+  /// An unsettled slot of which nobody has anything left to say.
+  void settle_if_all_said(JobType& job, std::uint32_t index) {
+    const SlotType& slot = job.slots.slot(index);
+    if (slot.state != State::unsettled || (slot.members & job.members) != 0) return;
+    if (job.link != nullptr) return hand_newest_up(job, index, false);
+    settle(job, index);
+  }
+
+  /// The newest result is known, and goes to all members.
+  void settle(JobType& job, std::uint32_t index) {
+    SlotType& slot = job.slots.slot(index);
+    slot.state = State::idle;
+    slot.members = 0;
+    slot.settled_at = slot.last_round;
+    job.highest_round = wire::serial_latest(job.highest_round, slot.last_round);
+    sums_.send_settled(job, index, job.members);
+  }
+
+  enum class Keeping : std::uint8_t { fresh, again, nowhere, no_buffer };
+
+  /// Puts a result where it belongs among those kept: `nowhere` where it is too old or none at all.
+  /// `known`: its bitmap is one of this switch's members.
+  Keeping keep(JobType& job, const ReceivedResult& result, bool known) {
+    const std::uint32_t round = result.header().round;
+    if (!wire::serial_newer(round, job.base_round)) return Keeping::nowhere;
+    const std::int32_t newer = wire::serial_distance(round, job.slots.slot(result.slot).last_round);
+    const std::uint32_t age = newer > 0 ? 0 : 0u - static_cast<std::uint32_t>(newer);
+    if (age >= job.slots.history()) return Keeping::nowhere;
+    if (newer <= 0) {
+      Kept<Handle>& kept = job.slots.kept(result.slot, age);
+      if (kept.place == Place::kept) {
+        if (known && !kept.tag_known) name(kept, result);
+        return Keeping::again;
+      }
+    }
+    Kept<Handle> fresh;
+    if (!sums_.copy(job, result, newer > 0, fresh)) return Keeping::no_buffer;
+    if (known) {
+      name(fresh, result);
+    } else {
+      leave_unnamed(fresh);
+    }
+    if (newer > 0) {
+      sums_.advance(job, result.slot, static_cast<std::uint32_t>(newer));
+      job.highest_round = wire::serial_latest(job.highest_round, round);
+    }
+    job.slots.kept(result.slot, age) = fresh;
+    return Keeping::fresh;
+  }
+
+  /// Who is in a result of an asynchronous job is not known here, and nobody can tell.
+  static void leave_unnamed(Kept<Handle>& kept) {
+    kept.members = 0;
+    kept.tag_known = false;
+    kept.flags |= wire::flag::retransmit;
+  }
+
+  /// At a child: the parent has asked who has that update. Its bitmap means nothing there.
+  void hand_up(JobType& job, std::uint32_t index, std::uint32_t round, bool again = false) {
+    const Kept<Handle>& kept = job.slots.kept(index, job.slots.slot(index).last_round - round);
+    sums_.hand_up(job, index,
+                  {.payload = kept.payload,
+                   .round = round,
+                   .workers = kept.workers,
+                   .bytes = kept.bytes,
+                   .checksum = kept.checksum,
+                   .flags = kept.flags},
+                  again);
+  }
+
+ private:
+  static std::uint32_t round_of(const JobType& job, std::uint64_t position) {
+    return static_cast<std::uint32_t>(position / job.spec.slots);
+  }
+
+  /// Round of the first position on the slot that is not below `position`.
+  std::uint32_t first_round_not_below(const JobType& job, std::uint32_t index,
+                                      std::uint64_t position) const {
+    const bool passed = sums_.segment(index) < position % job.spec.slots;
+    return job.base_round + round_of(job, position) + (passed ? 1 : 0);
+  }
+
+  bool is_below_end(const JobType& job, std::uint32_t index, std::uint32_t round) const {
+    return wire::serial_newer(first_round_not_below(job, index, job.resumption.end), round);
+  }
+
+  // ---- synchronous
+
+  Row take_sync(JobType& job, const ReceivedResult& result) {
+    SlotType& slot = job.slots.slot(result.slot);
+    const std::uint32_t round = result.header().round;
+    const std::int32_t newer = wire::serial_distance(round, slot.last_round);
+    if (newer > 0 ? !slot.recovering : !is_below_end(job, result.slot, round))
+      return Row::unexpected;
+    if (newer <= 0) return take_old(job, result, 0u - static_cast<std::uint32_t>(newer));
+    if (newer > 1) return Row::ahead;
+    if (slot.state == State::waiting) {
+      sync_.send_up_again(job, result.slot);
+      return Row::duplicate;
+    }
+    // What is open gives its buffer, or none of the two has a payload.
+    Kept<Handle> fresh;
+    if (!take_over(job, slot, result, fresh)) return Row::no_buffer;
+    job.highest_round = wire::serial_latest(job.highest_round, round);
+    if (job.link == nullptr) {
+      become_last(job, result.slot, fresh);
+    } else {
+      wait_for_parent(job, result, fresh);
+    }
+    return Row::handed_back;
+  }
+
+  Row take_old(JobType& job, const ReceivedResult& result, std::uint32_t age) {
+    if (age >= job.slots.history() || job.slots.kept(result.slot, age).place != Place::kept)
+      return Row::gone;
+    sums_.replay(job, result.slot, age, MemberMask{1} << result.member);
+    return Row::kept;
+  }
+
+  bool take_over(JobType& job, SlotType& slot, const ReceivedResult& result, Kept<Handle>& fresh) {
+    if (slot.sum && result.payload().empty()) sums_.buffers().release(slot.sum);
+    if (slot.sum && !result.payload().empty()) {
+      fresh.payload = slot.sum;
+      std::memcpy(sums_.buffers().data(fresh.payload), result.payload().data(),
+                  result.payload().size());
+      Sums<Buffers>::describe(job, result, fresh);
+    } else if (!sums_.copy(job, result, true, fresh)) {
+      return false;
+    }
+    slot.forget_sum();
+    fresh.members = result.header().set;
+    fresh.tag_known = false;
+    return true;
+  }
+
+  void become_last(JobType& job, std::uint32_t index, const Kept<Handle>& fresh) {
+    Kept<Handle>& kept = job.slots.advance(index);
+    if (kept.payload) sums_.buffers().release(kept.payload);
+    kept = fresh;
+    sums_.send_to_all(job, index, job.slots.slot(index).last_round, kept);
+  }
+
+  /// It goes up as it is, and the slot waits for the parent's answer.
+  void wait_for_parent(JobType& job, const ReceivedResult& result, const Kept<Handle>& fresh) {
+    SlotType& slot = job.slots.slot(result.slot);
+    slot.state = State::waiting;
+    slot.handed = true;
+    slot.sum = fresh.payload;
+    slot.members = fresh.members;
+    slot.workers = fresh.workers;
+    slot.bytes = fresh.bytes;
+    slot.checksum = fresh.checksum;
+    slot.flags = fresh.flags;
+    sync_.send_up_first(job, result.slot);
+  }
+
+  // ---- asynchronous
+
+  Row take_async(JobType& job, const ReceivedResult& result) {
+    const bool has_none = result.header().round == job.base_round;
+    if (!has_none && !wire::serial_newer(result.header().round, job.base_round)) return Row::stale;
+    const SlotType& slot = job.slots.slot(result.slot);
+    return slot.state == State::unsettled ? take_unsettled(job, result) : take_settled(job, result);
+  }
+
+  /// Of a child switch the bitmap is one of its own members.
+  static bool is_known(const JobType& job, const ReceivedResult& result) {
+    return job.rows[result.member].kind == wire::MemberKind::worker &&
+           (result.header().flags & wire::flag::retransmit) == 0;
+  }
+
+  Row take_unsettled(JobType& job, const ReceivedResult& result) {
+    SlotType& slot = job.slots.slot(result.slot);
+    if (keep(job, result, is_known(job, result)) == Keeping::no_buffer) return Row::no_buffer;
+    const bool again = (slot.members & job.members) == 0;
+    slot.members &= ~(MemberMask{1} << result.member);
+    if (again) {  // the answer of the parent is still to come
+      hand_newest_up(job, result.slot, true);
+      return Row::duplicate;
+    }
+    settle_if_all_said(job, result.slot);
+    return Row::handed_back;
+  }
+
+  Row take_settled(JobType& job, const ReceivedResult& result) {
+    const std::uint32_t round = result.header().round;
+    const std::uint32_t last = job.slots.slot(result.slot).last_round;
+    if (wire::serial_newer(round, last)) return Row::unexpected;
+    switch (keep(job, result, is_known(job, result))) {
+      case Keeping::no_buffer:
+        return Row::no_buffer;
+      case Keeping::fresh:
+        sums_.send_to_all(job, result.slot, round, job.slots.kept(result.slot, last - round));
+        if (job.link != nullptr) hand_up(job, result.slot, round);
+        return Row::handed_back;
+      case Keeping::again:
+      case Keeping::nowhere:
+        break;
+    }
+    sums_.send_settled(job, result.slot, MemberMask{1} << result.member);
+    return Row::kept;
+  }
+
+  void hand_newest_up(JobType& job, std::uint32_t index, bool again) {
+    const std::uint32_t last = job.slots.slot(index).last_round;
+    if (last != job.base_round) return hand_up(job, index, last, again);
+    sums_.hand_up(job, index, {.round = job.base_round}, again);
+  }
+
+  /// The bitmap that it came with is one of this switch's members.
+  static void name(Kept<Handle>& kept, const ReceivedResult& result) {
+    kept.members = result.header().set;
+    kept.tag_known = true;
+    kept.flags &= static_cast<std::uint8_t>(~wire::flag::retransmit);
+  }
+
+  Sums<Buffers>& sums_;
+  SyncSlots<Buffers>& sync_;
+};
+
+}  // namespace iswitch::pipeline
