@@ -18,7 +18,7 @@ namespace iswitch::agent {
 struct SentDatagram {
   wire::Header header;
   std::vector<std::uint8_t> bytes;  ///< whole datagram
-  std::vector<float> floats;        ///< payload of a contribution
+  std::vector<float> floats;        ///< payload of a contribution or a result handed back
   std::uint16_t shard = 0;
   std::uint8_t tos = 0;
   Time at = 0;
@@ -27,6 +27,7 @@ struct SentDatagram {
     return header.type == wire::Type::request && header.flags == static_cast<std::uint8_t>(action);
   }
   bool contribution() const { return header.type == wire::Type::contribution; }
+  bool handed_back() const { return header.type == wire::Type::result; }
   bool retransmitted() const { return (header.flags & wire::flag::retransmit) != 0; }
   Bytes body() const { return Bytes(bytes).subspan(wire::header_bytes); }
 };
@@ -79,7 +80,7 @@ class Hand {
         datagram.shard = out[i].shard;
         datagram.tos = out[i].tos;
         datagram.at = now;
-        if (datagram.contribution()) {
+        if (datagram.header.is_data()) {
           datagram.floats.resize(message.payload.size() / sizeof(float));
           if (!message.payload.empty())
             std::memcpy(datagram.floats.data(), message.payload.data(), message.payload.size());
@@ -241,6 +242,12 @@ inline std::vector<SentDatagram> contributions(const std::vector<SentDatagram>& 
   std::vector<SentDatagram> some;
   for (const SentDatagram& datagram : all)
     if (datagram.contribution()) some.push_back(datagram);
+  return some;
+}
+inline std::vector<SentDatagram> handed_back(const std::vector<SentDatagram>& all) {
+  std::vector<SentDatagram> some;
+  for (const SentDatagram& datagram : all)
+    if (datagram.handed_back()) some.push_back(datagram);
   return some;
 }
 inline std::vector<SentDatagram> requests(const std::vector<SentDatagram>& all,
