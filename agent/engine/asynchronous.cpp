@@ -42,6 +42,7 @@ void Engine::State::follow_async() {
   if (a.phase != Phase::live) return;
   if (!a.pushes.active()) {
     a.pushes.begin(membership.job(), membership.member(), now);
+    a.bit_in_doubt.assign(a.updates.segments(), !a.saw_forming);
     a.asking.expect(a.pushes.first_timeout(), now);
   }
   if (state == EngineState::halted || a.settling.active())
@@ -126,18 +127,33 @@ void Engine::State::take_result(const wire::Message& message, bool marked_here) 
   if (marked) ++statistics.ecn_marks;
   kept.keep(header.segment, number, header, message.payload);
   if (a.settling.active()) a.settling.progress_at = now;
-  const wire::MemberId member = membership.member();
-  if ((header.flags & wire::flag::retransmit) != 0)
-    a.pushes.abandon(header.segment,
-                     {ErrorCode::job_reset, wire::Status::ok, 0,
-                      "whether the push is in " + text::slot(header.segment, header.round) +
-                          " got lost with a switch that restarted; its other segments are done"},
-                     now);
-  else if (member < wire::max_members && (header.set >> member & 1) != 0)
-    a.pushes.acknowledge(header.segment, header.member, partial, marked, now);
+  acknowledge_push(header, marked);
   if (a.phase == Phase::live)
     a.asking.heard(a.updates, header.segment, a.pushes.first_timeout(), now);
   if (a.phase == Phase::probing) need_weights(EventKind::joined, {});
+}
+
+void Engine::State::acknowledge_push(const wire::Header& header, bool marked) {
+  Asynchronous& a = *async;
+  const std::uint32_t segment = header.segment;
+  const wire::MemberId member = membership.member();
+  const bool mine = member < wire::max_members && (header.set >> member & 1) != 0;
+  // Since the restart what has been settled is known, not yet who is in it.
+  const bool old =
+      a.settling.active() && a.settling.stage[segment] != decltype(a.settling)::Stage::done;
+  const bool doubtful = mine && old && segment < a.bit_in_doubt.size() && a.bit_in_doubt[segment];
+  if ((header.flags & wire::flag::retransmit) != 0 || doubtful) {
+    a.pushes.abandon(segment,
+                     {ErrorCode::job_reset, wire::Status::ok, 0,
+                      "whether the push is in " + text::slot(segment, header.round) +
+                          " got lost with a switch that restarted; the rest of it is summed"},
+                     now);
+    return;
+  }
+  if (!mine) return;
+  if (segment < a.bit_in_doubt.size()) a.bit_in_doubt[segment] = false;
+  const bool partial = (header.flags & wire::flag::partial) != 0;
+  a.pushes.acknowledge(segment, header.member, partial, marked, now);
 }
 
 void Engine::State::need_weights(EventKind kind, const Error& error) {

@@ -47,6 +47,10 @@ struct Asynchronous {
     bool active() const { return left != 0; }
   } settling;
 
+  /// By segment: a bit in a result may be that of a predecessor under this member's id, since it
+  /// came to a job that ran already and none of its own pushes has been acknowledged there yet.
+  std::vector<bool> bit_in_doubt;
+
   Phase phase = Phase::unbegun;
   bool saw_forming = false;  ///< nothing can have happened before this member was there
   Pushes pushes;

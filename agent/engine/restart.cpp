@@ -188,6 +188,7 @@ void Engine::State::begin_afresh(const std::string& why, std::optional<std::uint
   // The same life of the job: the updates missed meanwhile can be asked for.
   operations.fail_all(error);
   async->pushes.stop();
+  async->saw_forming = false;
 }
 
 void Engine::State::go_on(const wire::Resumed& resumed) {

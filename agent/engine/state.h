@@ -124,6 +124,8 @@ struct Engine::State {
   /// Nobody has an update that this member lacks.
   void notice_lost_updates();
   Time lost_updates_due() const;
+  /// The result is new here, and may have a push of this member in it.
+  void acknowledge_push(const wire::Header& header, bool marked);
   void take_result(const wire::Message& message, bool marked_here);
   void on_async_help_reply(const Reply& reply);
   void ask_for_updates();
