@@ -152,6 +152,11 @@ class Network:
         """Copies of plain Joins that outlive a restart are section 6's business, with or without section 9."""
         self.bag = [frame for frame in self.bag if frame[1] != to or frame[2] != "join"]
 
+    def forget_process(self, name):
+        """A new process has another port: what was for the old one does not reach it."""
+        self.bag = [frame for frame in self.bag if name not in frame[:2]]
+        self.old = [frame for frame in self.old if name not in frame[:2]]
+
     def deliver(self, frame):
         source, to, kind, fields = frame
         node = self.world.nodes[to]
@@ -228,6 +233,7 @@ class Worker(Member):
 
     def die(self):
         self.world.checks.died(self)
+        self.world.net.forget_process(self.name)
         self.generation += 1
         self.begin()
 
@@ -538,6 +544,8 @@ class Switch(Member):
         if claim and claim["end"] - claim["position"] <= self.world.slots:
             self.start_job(newest if self.world.breaks("new-base") else base, True, claim["position"], claim["end"], 0, claim["origin"])
         else:
+            # The clock has gone on since the last fresh start, whatever it is in streams that go on.
+            base = max(base, max(w.base for w in self.world.workers) + 1000)
             self.start_job(base, False, 0, 0, 4 if claim else 1)
 
     def start_job(self, base, on, E, F, reason, origin=None, late=False):
@@ -584,7 +592,7 @@ class Switch(Member):
             known = row is not None and not (is_worker and self.world.breaks("worker-forms-again"))
             if claim and claim["origin"] == self.origin and (known or not is_worker):
                 self.form_again()
-            elif self.world.asynchronous:
+            elif self.world.asynchronous and not (self.on and not is_worker):
                 self.rows[source] = (f["incarnation"], None)
                 self.late.add(source)
                 self.refill(source)
@@ -595,7 +603,7 @@ class Switch(Member):
                 self.reset()
                 if not self.up:
                     self.standing_answer(source, nonce)
-                return
+                return  # a child's members learn of it as of any Reset
         self.rows[source] = (f["incarnation"], claim)
         if self.complete_rows():
             if self.up:
@@ -750,6 +758,8 @@ class SyncSwitch(Switch):
         s, r = f["slot"], f["round"]
         if source and r in self.kept[s]:
             self.to_member(source, "result", self.result(s, r))
+        elif source and self.up and self.base <= r <= self.last[s]:
+            self.world.net.send(self.name, self.up, "help", slot=s, round=r)
 
     def on_result(self, f):
         s, r = f["slot"], f["round"]
@@ -1034,7 +1044,7 @@ class World:
             for n in self.nodes.values():
                 n.tick()
             del self.net.bag[:-3000]
-            for _ in range(min(len(self.net.bag), 400)):
+            for _ in range(min(len(self.net.bag), 1500)):
                 self.net.step(False)
         raise Broken("stuck: " + ", ".join(f"{w.name} {'in' if w.placed else 'out'}" for w in self.workers))
 
