@@ -159,13 +159,14 @@ struct Order {
 // ---- answers
 
 enum class SlotState : std::uint8_t {
-  not_mine,   ///< another shard's segment
-  none,       ///< neither open nor kept; that sum may still come
-  kept,       ///< result kept; Replay: sent again. Force: it is complete already
-  open,       ///< Replay: `missing` tells who. Force: it was open, now forced
-  waiting,    ///< complete here and sent up; the parent has not answered yet
-  gone,       ///< Replay: not newer than the slot's last round and not kept
-  elsewhere,  ///< Replay, asynchronous: as gone, but a member may still have it (section 9)
+  not_mine,      ///< another shard's segment
+  none,          ///< neither open nor kept; that sum may still come
+  kept,          ///< result kept; Replay: sent again. Force: it is complete already
+  open,          ///< Replay: `missing` tells who. Force: it was open, now forced
+  waiting,       ///< complete here and sent up; the parent has not answered yet
+  gone,          ///< Replay: not newer than the slot's last round and not kept
+  elsewhere,     ///< Replay, asynchronous: as gone, but a member or the parent may still have it
+  with_members,  ///< the same, and members alone are to be asked (section 9)
 };
 
 struct OpenSlot {

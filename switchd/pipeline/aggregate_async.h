@@ -81,7 +81,9 @@ class AsyncSlots {
     if (wire::serial_newer(update, slot.last_round)) return datapath::SlotState::none;
     const bool may_be_had =
         job.resumed && age < job.slots.history() && wire::serial_newer(update, job.base_round);
-    return may_be_had ? datapath::SlotState::elsewhere : datapath::SlotState::gone;
+    if (!may_be_had) return datapath::SlotState::gone;
+    return is_up_to(slot, update, job.async->own_newest[index]) ? datapath::SlotState::with_members
+                                                                : datapath::SlotState::elsewhere;
   }
 
   /// What the member of a push is told whose update is not kept any more: the newest update of
@@ -115,6 +117,7 @@ class AsyncSlots {
   /// May throw bad_alloc, before anything has changed.
   void refill(JobType& job, wire::MemberId member) {
     job.async->accepted[member].assign(job.slots.size(), job.base_round);
+    job.joined_since |= MemberMask{1} << member;
     const MemberMask others = ~(MemberMask{1} << member);
     for (std::uint32_t i = 0; i < job.slots.size(); ++i) {
       job.slots.slot(i).members &= others;
@@ -127,6 +130,12 @@ class AsyncSlots {
   /// What belongs to a member without a row.
   void forget(JobType& job, wire::MemberId member) {
     job.async->accepted[member] = std::vector<std::uint32_t>();
+  }
+
+  /// Whether an update is not newer than `newest`; neither is newer than the last one. Distances
+  /// from there, as everywhere.
+  static bool is_up_to(const SlotType& slot, std::uint32_t update, std::uint32_t newest) {
+    return slot.last_round - update >= slot.last_round - newest;
   }
 
   /// Beside Sums::clear: all numbers start after this one.

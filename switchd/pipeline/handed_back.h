@@ -25,6 +25,7 @@ class HandedBack {
       if (job.async != nullptr) {
         slot.state = State::unsettled;
         slot.members = job.members;
+        job.async->own_newest[i] = job.base_round;
         continue;
       }
       slot.last_round = first_round_not_below(job, i, at.first) - 1;
@@ -73,14 +74,16 @@ class HandedBack {
     if (newer <= 0) {
       Kept<Handle>& kept = job.slots.kept(result.slot, age);
       if (kept.place == Place::kept) {
-        if (known && !kept.tag_known) name(kept, result);
+        const bool better = known && !kept.tag_known;
+        if (better && job.slots.slot(result.slot).state == State::unsettled)
+          name(job, kept, result);
         return Keeping::again;
       }
     }
     Kept<Handle> fresh;
     if (!sums_.copy(job, result, newer > 0, fresh)) return Keeping::no_buffer;
     if (known) {
-      name(fresh, result);
+      name(job, fresh, result);
     } else {
       leave_unnamed(fresh);
     }
@@ -99,7 +102,14 @@ class HandedBack {
     kept.flags |= wire::flag::retransmit;
   }
 
-  /// At a child: the parent has asked who has that update. Its bitmap means nothing there.
+  /// Nobody of this switch's members is.
+  static void leave_empty(Kept<Handle>& kept) {
+    kept.members = 0;
+    kept.tag_known = true;
+    kept.flags &= static_cast<std::uint8_t>(~wire::flag::retransmit);
+  }
+
+  /// At a child: to the parent, where its bitmap means nothing.
   void hand_up(JobType& job, std::uint32_t index, std::uint32_t round, bool again = false) {
     const Kept<Handle>& kept = job.slots.kept(index, job.slots.slot(index).last_round - round);
     sums_.hand_up(job, index,
@@ -190,7 +200,7 @@ class HandedBack {
     slot.state = State::waiting;
     slot.handed = true;
     slot.sum = fresh.payload;
-    slot.members = fresh.members;
+    slot.members = 0;  // a bitmap means the members of one switch
     slot.workers = fresh.workers;
     slot.bytes = fresh.bytes;
     slot.checksum = fresh.checksum;
@@ -207,15 +217,28 @@ class HandedBack {
     return slot.state == State::unsettled ? take_unsettled(job, result) : take_settled(job, result);
   }
 
-  /// Of a child switch the bitmap is one of its own members.
-  static bool is_known(const JobType& job, const ReceivedResult& result) {
-    return job.rows[result.member].kind == wire::MemberKind::worker &&
-           (result.header().flags & wire::flag::retransmit) == 0;
+  static bool is_worker(const JobType& job, const ReceivedResult& result) {
+    return job.rows[result.member].kind == wire::MemberKind::worker;
+  }
+
+  /// Keeps what a member hands back. A child switch's bitmap means its own members, so what workers
+  /// of this switch have comes from them.
+  Keeping keep_handed(JobType& job, const ReceivedResult& result) {
+    const bool from_worker = is_worker(job, result);
+    const std::uint32_t round = result.header().round;
+    if (!from_worker && !wire::serial_newer(round, job.async->own_newest[result.slot]))
+      return Keeping::nowhere;
+    const bool said = (result.header().flags & wire::flag::retransmit) == 0;
+    return keep(job, result, from_worker && said);
   }
 
   Row take_unsettled(JobType& job, const ReceivedResult& result) {
     SlotType& slot = job.slots.slot(result.slot);
-    if (keep(job, result, is_known(job, result)) == Keeping::no_buffer) return Row::no_buffer;
+    if (keep_handed(job, result) == Keeping::no_buffer) return Row::no_buffer;
+    if (is_worker(job, result)) {
+      std::uint32_t& own = job.async->own_newest[result.slot];
+      own = wire::serial_latest(own, result.header().round);
+    }
     const bool again = (slot.members & job.members) == 0;
     slot.members &= ~(MemberMask{1} << result.member);
     if (again) {  // the answer of the parent is still to come
@@ -230,12 +253,11 @@ class HandedBack {
     const std::uint32_t round = result.header().round;
     const std::uint32_t last = job.slots.slot(result.slot).last_round;
     if (wire::serial_newer(round, last)) return Row::unexpected;
-    switch (keep(job, result, is_known(job, result))) {
+    switch (keep_handed(job, result)) {
       case Keeping::no_buffer:
         return Row::no_buffer;
       case Keeping::fresh:
         sums_.send_to_all(job, result.slot, round, job.slots.kept(result.slot, last - round));
-        if (job.link != nullptr) hand_up(job, result.slot, round);
         return Row::handed_back;
       case Keeping::again:
       case Keeping::nowhere:
@@ -252,8 +274,9 @@ class HandedBack {
   }
 
   /// The bitmap that it came with is one of this switch's members.
-  static void name(Kept<Handle>& kept, const ReceivedResult& result) {
-    kept.members = result.header().set;
+  /// Bits of members that have joined since are their predecessors'.
+  static void name(const JobType& job, Kept<Handle>& kept, const ReceivedResult& result) {
+    kept.members = result.header().set & ~job.joined_since;
     kept.tag_known = true;
     kept.flags &= static_cast<std::uint8_t>(~wire::flag::retransmit);
   }

@@ -19,8 +19,8 @@ struct AsyncTables {
   std::array<std::vector<std::uint32_t>, wire::max_members> accepted;
   /// At a child, by slot.
   std::vector<OutstandingPush<Handle>> outstanding;
-  /// At a child, by slot: the newest update that one of its own members had after a restart. Older
-  /// ones are theirs to hand back, since they know who is in them.
+  /// By slot: the newest update that a worker of this switch had after a restart. Older ones are
+  /// theirs to hand back, since they know who is in them.
   std::vector<std::uint32_t> own_newest;
 };
 
@@ -31,12 +31,14 @@ struct Job : Admission {
   Job(const datapath::JobSpec& spec_, std::uint32_t slots_here) : slots(slots_here, spec_.history) {
     this->spec = spec_;
     const bool is_async = spec_.mode == wire::Mode::async;
-    if (is_async) async = std::make_unique<AsyncTables<Handle>>();
+    if (is_async) {
+      async = std::make_unique<AsyncTables<Handle>>();
+      async->own_newest.resize(slots_here);
+    }
     if (!spec_.child) return;
     link = std::make_unique<ParentLink>();
     if (is_async) {
       async->outstanding.resize(slots_here);
-      async->own_newest.resize(slots_here);
     } else {
       link->asked.resize(slots.places());
     }

@@ -31,8 +31,8 @@ class ParentResults {
       const Place place = job.slots.kept(result.slot, age).place;
       if (place == Place::unused) return Taken::old;
       if (place == Place::kept) return answer(job, result.slot, age);
-      if (job.async != nullptr &&
-          is_up_to(job, result.slot, round, job.async->own_newest[result.slot]))
+      // A worker of this switch has it, and knows who is in it.
+      if (job.async != nullptr && is_up_to(job, result, job.async->own_newest[result.slot]))
         return Taken::old;
     }
     Kept<Handle> fresh;
@@ -53,28 +53,39 @@ class ParentResults {
   /// The parent's newest settles the slot, and nothing else does (section 9).
   Taken take_unsettled(JobType& job, const ReceivedResult& result) {
     using Keeping = typename HandedBack<Buffers>::Keeping;
-    if ((result.header().flags & wire::flag::settled) == 0) return Taken::old;
-    job.async->own_newest[result.slot] = job.slots.slot(result.slot).last_round;
-    if (handed_back_.keep(job, result, false) == Keeping::no_buffer) return Taken::no_buffer;
+    const bool asked_for = (job.slots.slot(result.slot).members & job.members) == 0;
+    const bool settles = (result.header().flags & wire::flag::settled) != 0;
+    if (!asked_for || !settles) return Taken::old;
+    const Keeping keeping = handed_back_.keep(job, result, false);
+    if (keeping == Keeping::no_buffer) return Taken::no_buffer;
+    if (keeping == Keeping::fresh && !in_doubt(job, result))
+      HandedBack<Buffers>::leave_empty(job.slots.kept(result.slot, 0));
     handed_back_.settle(job, result.slot);
     return Taken::taken;
   }
 
-  /// Of an asynchronous job that went on with its stream: an update that is not newer than
-  /// `newest`, itself not newer than the last one. Distances from there, as everywhere.
-  static bool is_up_to(const JobType& job, std::uint32_t index, std::uint32_t round,
-                       std::uint32_t newest) {
-    const std::uint32_t last = job.slots.slot(index).last_round;
-    return job.resumed && job.async != nullptr && last - round >= last - newest;
+  /// Of an update from before the restart: whether who of this switch's members is in it is not
+  /// known. Nobody is, where the parent knows that this switch is not.
+  static bool in_doubt(const JobType& job, const ReceivedResult& result) {
+    const wire::Header& header = result.header();
+    return (header.flags & wire::flag::retransmit) != 0 ||
+           (header.set >> job.link->spec.member & 1) != 0;
+  }
+
+  /// Of a job that went on with its stream: an update that is not newer than `newest`.
+  static bool is_up_to(const JobType& job, const ReceivedResult& result, std::uint32_t newest) {
+    return job.resumed && job.async != nullptr &&
+           AsyncSlots<Buffers>::is_up_to(job.slots.slot(result.slot), result.header().round,
+                                         newest);
   }
 
   /// What the result means for the slot's own sum; fills the bitmap and the tag. True when it
   /// acknowledges that sum.
   bool settle(JobType& job, const ReceivedResult& result, std::int32_t newer, Kept<Handle>& fresh) {
     const bool in_it = (result.header().set >> job.link->spec.member & 1) != 0;
-    if (newer <= 0 &&
-        is_up_to(job, result.slot, result.header().round, job.slots.slot(result.slot).settled_at)) {
-      HandedBack<Buffers>::leave_unnamed(fresh);  // its bitmap is about pushes from before
+    if (newer <= 0 && is_up_to(job, result, job.slots.slot(result.slot).settled_at)) {
+      // Its bitmap is about pushes from before.
+      if (in_doubt(job, result)) HandedBack<Buffers>::leave_unnamed(fresh);
       return false;
     }
     if (job.async != nullptr) return async_.acknowledge(job, result.slot, in_it, fresh);

@@ -391,6 +391,7 @@ void Pipeline<Buffers>::carry_out(const datapath::Start& order, JobType& job, Ti
   if (!answer.ok) return;
   job.base_round = order.base_round;
   job.highest_round = order.base_round - 1;
+  job.joined_since = 0;
   job.resumed = order.resumed.has_value();
   job.resumption = order.resumed.value_or(datapath::Resumption{});
   if (job.resumed) {
