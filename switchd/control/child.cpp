@@ -169,6 +169,9 @@ void Control::State::help_parent(Job& job, const wire::ControlHeader& header,
         [this, slot](Job& same, const Outcome& outcome, const Turn& later) {
           --same.parent_helps;
           const bool nobody_yet = outcome.slot == datapath::SlotState::none;
+          if (outcome.slot == datapath::SlotState::elsewhere ||
+              outcome.slot == datapath::SlotState::with_members)
+            return ask_who_has(same, slot, wire::no_member, later);
           if (!same.is_sync() || (outcome.slot != datapath::SlotState::open && !nobody_yet)) return;
           same.members.for_each([&](const Member& member) {
             if (nobody_yet || (outcome.missing >> member.spec.id & 1) != 0)
@@ -180,6 +183,7 @@ void Control::State::help_parent(Job& job, const wire::ControlHeader& header,
 // ---- what follows for the slots
 
 void Control::State::link_changed(Job& job, const Turn& turn) {
+  if (job.uplink->take_lost()) parent_lost(job, turn);
   const Uplink& link = *job.uplink;
   const bool asked = link.asks(wire::Action::halt) || link.asks(wire::Action::resume);
   if (link.ready() && !asked && link.halted() != job.halt_wanted)
@@ -247,8 +251,8 @@ void Control::State::dismiss_members(Job& job, const Turn& turn) {
 void Control::State::request_reset(Job& job, const Turn& turn) {
   // Slots that nothing is in, or that are being cleared for a base_round that nobody has been told
   // of, need no Reset.
-  const bool first_start =
-      job.phase == SlotPhase::starting && job.next_base_round == job.base_round;
+  const bool first_start = job.phase == SlotPhase::starting &&
+                           (job.next_base_round == job.base_round || job.first_start);
   if (job.phase != SlotPhase::running && !first_start) return;
   job.reset_due = true;
   advance(job, turn);

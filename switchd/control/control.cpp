@@ -52,10 +52,18 @@ std::uint32_t Control::State::first_base_round(const JobConfig& job_config, Time
                                         microseconds_per_second);
 }
 
+std::uint32_t Control::State::life_of(std::uint64_t instance) const {
+  const std::uint64_t seed =
+      config.start_unix_microseconds + (std::uint64_t{config.incarnation} << 32) + instance;
+  const auto life = static_cast<std::uint32_t>((seed * 0x9E37'79B9'7F4A'7C15) >> 32);
+  return life == 0 ? 1 : life;
+}
+
 Job& Control::State::make_job(const JobConfig& job_config, const Turn& turn) {
   const std::uint32_t base_round = config.parent ? 0 : first_base_round(job_config, turn.now);
-  auto made =
-      std::make_unique<Job>(job_config, ++last_instance, base_round, make_uplink(job_config, turn));
+  ++last_instance;
+  auto made = std::make_unique<Job>(job_config, last_instance, life_of(last_instance), base_round,
+                                    make_uplink(job_config, turn));
   Job& job = *made;
   jobs[job_config.id] = std::move(made);
   if (const auto errors = job_config_errors(job_config); !errors.empty()) {

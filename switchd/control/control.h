@@ -105,6 +105,13 @@ const char* parent_state_name(ParentView::State state);
 /// "parent 10.0.0.1 does not answer since 12 s", for people.
 std::string parent_text(const ParentView& parent, Time now);
 
+/// Of a job some of whose members came back to it after a restart (protocol.md section 9).
+struct StreamView {
+  wire::Resumed resumed;                   ///< whether it goes on, or why not
+  std::uint32_t origin = 0;                ///< base_round of the stream's start
+  std::optional<datapath::Resumption> at;  ///< where it went on
+};
+
 struct JobView {
   JobConfig config;        ///< as it was given; key removed
   datapath::JobSpec spec;  ///< in force: a child takes slots and others from its parent
@@ -116,6 +123,7 @@ struct JobView {
   std::vector<MemberView> members;   ///< by id
   std::string fault;                 ///< why it cannot run (one line); empty: it can
   std::optional<ParentView> parent;  ///< of a child job
+  std::optional<StreamView> stream;  ///< where members came back
 };
 
 /// Counted per switch; names are "control_..." in the admin API.

@@ -22,11 +22,12 @@ datapath::JobSpec spec_of(const JobConfig& config, bool child) {
 
 }  // namespace
 
-Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round,
-         std::unique_ptr<Uplink> link)
+Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t life_number,
+         std::uint32_t first_base_round, std::unique_ptr<Uplink> link)
     : config(job_config),
       spec(spec_of(job_config, link != nullptr)),
       instance(instance_number),
+      life(life_number),
       threshold_wanted(job_config.threshold),
       members(job_config.members),
       next_base_round(first_base_round),
@@ -36,6 +37,12 @@ Job::Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32
 wire::JobState Job::state() const {
   if (!up) return wire::JobState::forming;
   return halted ? wire::JobState::halted : wire::JobState::running;
+}
+
+bool Job::any_came_back() const {
+  bool any = false;
+  members.for_each([&](const Member& member) { any = any || member.stream || member.late; });
+  return any;
 }
 
 std::uint16_t Job::threshold_in_force() const {
@@ -73,6 +80,8 @@ JobView Job::view() const {
     view.members.push_back({member.spec, member.incarnation, member.joined_at, member.last_heard});
   });
   view.fault = fault;
+  if (state() != wire::JobState::forming && any_came_back())
+    view.stream = StreamView{resumed, origin, resumption};
   if (!uplink) return view;
   view.parent = uplink->view();
   if (view.fault.empty()) view.fault = view.parent->fault;

@@ -29,13 +29,14 @@ enum class SlotPhase : std::uint8_t {
 
 struct Job {
   /// `link` is null at a switch without a parent.
-  Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t first_base_round,
-      std::unique_ptr<Uplink> link);
+  Job(const JobConfig& job_config, std::uint64_t instance_number, std::uint32_t life_number,
+      std::uint32_t first_base_round, std::unique_ptr<Uplink> link);
 
   JobConfig config;
   datapath::JobSpec
       spec;  ///< in force; of a child what its parent's job is like, once that is known
   std::uint64_t instance;          ///< tells this job from an earlier one of the same id
+  std::uint32_t life;              ///< what a Rejoin has to name (section 9)
   std::uint16_t threshold_wanted;  ///< 0 follows the number of members
   std::string fault;
 
@@ -62,6 +63,14 @@ struct Job {
   bool datapath_halted = false;  ///< last SetHalted sent
 
   std::uint64_t last_put = 0;  ///< PutMember orders so far
+
+  // Its stream (section 9), as of the last Start.
+  bool decided = false;                            ///< since the members were last forgotten
+  bool first_start = false;                        ///< the last Start was the first since
+  wire::Resumed resumed;                           ///< what those who came back are told
+  std::optional<datapath::Resumption> resumption;  ///< where it goes on
+  std::uint32_t origin = 0;
+  wire::Resumed::Fresh fresh_because = wire::Resumed::Fresh::reset;  ///< at the next Start
 
   // Of a child.
   std::unique_ptr<Uplink> uplink;
@@ -93,6 +102,7 @@ struct Job {
   bool refuses() const { return halt_wanted || !parent_ready(); }
   wire::JobState state() const;
   std::uint16_t threshold_in_force() const;
+  bool any_came_back() const;
   /// Everything a reply says of the job; `member` and `missing` are the caller's.
   wire::ReplyBody describe(std::uint16_t shards) const;
   JobView view() const;

@@ -36,16 +36,36 @@ datapath::MemberSpec member_spec(datapath::MemberId id, const Requester& who,
 void Control::State::on_join(Job& job, const Requester& who, Bytes body, const Turn& turn) {
   const auto join = wire::read_join(body);
   if (!join) return answer(job, who, wire::Status::bad_value, turn);
-  if (const wire::Status status = refusal(job, *join); status != wire::Status::ok)
+  let_in(job, who, *join, {}, turn);
+}
+
+void Control::State::on_rejoin(Job& job, const Requester& who, Bytes body, const Turn& turn) {
+  const auto rejoin = wire::read_rejoin(body);
+  if (!rejoin) return answer(job, who, wire::Status::bad_value, turn);
+  let_in(job, who, rejoin->join, stream_of(*rejoin), turn);
+}
+
+void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody& join,
+                            const std::optional<Stream>& stream, const Turn& turn) {
+  if (const wire::Status status = refusal(job, join); status != wire::Status::ok)
     return answer(job, who, status, turn);
-  const MemberTable::Seat seat = job.members.seat_for(
-      who.place(), join->incarnation, join->wanted_member, turn.now, job.config.member_timeout);
+  if (stream && calls_all(job, who, join, *stream)) form_again(job, turn);
+  MemberTable::Seat seat = job.members.seat_for(who.place(), join.incarnation, join.wanted_member,
+                                                turn.now, job.config.member_timeout);
   if (seat.kind == MemberTable::Seat::Kind::full)
     return answer(job, who, wire::Status::job_full, turn);
+  // It has given up what it said when it came back, without another incarnation.
+  if (seat.kind == MemberTable::Seat::Kind::same && !stream && job.members.find(seat.id)->stream)
+    seat = {MemberTable::Seat::Kind::taken, seat.id, true, {}};
 
-  const datapath::MemberSpec spec = member_spec(seat.id, who, *join);
+  const datapath::MemberSpec spec = member_spec(seat.id, who, join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
-    take_seat(job, seat, {spec, join->incarnation, turn.now, turn.now, {}, 0, false}, turn);
+    Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false};
+    if (stream && job.formed) {
+      joiner.stream.reset();
+      joiner.late = true;
+    }
+    take_seat(job, seat, joiner, turn);
   } else {
     Member& member = *job.members.find(seat.id);
     member.last_heard = turn.now;
@@ -65,7 +85,7 @@ void Control::State::on_join(Job& job, const Requester& who, Bytes body, const T
   if (!job.formed && job.members.complete()) {
     job.formed = true;
     job.recalled_at.reset();
-    if (job.uplink) job.uplink->open(turn);
+    if (job.uplink) open_uplink(job, turn);
     advance(job, turn);
   }
 }
@@ -74,7 +94,10 @@ void Control::State::take_seat(Job& job, const MemberTable::Seat& seat, const Me
                                const Turn& turn) {
   ++counters.joins;
   if (seat.replaces || seat.leaves) ++counters.replacements;
-  if (job.formed && job.is_sync()) clear_for_new_member(job, turn);
+  // Workers of a child switch that joins late could not tell who of them is in updates of before.
+  const bool no_stream = !job.uplink && joiner.spec.kind == wire::MemberKind::child_switch &&
+                         job.decided && job.origin != job.next_base_round;
+  if (job.formed && (job.is_sync() || no_stream)) clear_for_new_member(job, turn);
   if (seat.leaves) {
     job.members.erase(*seat.leaves);
     order(job, datapath::DropMember{*seat.leaves}, turn);

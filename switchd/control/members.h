@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "switchd/control/place.h"
+#include "switchd/control/stream.h"
 #include "switchd/datapath/datapath.h"
 #include "wire/control.h"
 #include "wire/units.h"
@@ -44,8 +45,10 @@ struct Member {
   Time joined_at = 0;
   Time last_heard = 0;
   Told told;
-  std::uint64_t put = 0;  ///< counts PutMember orders; the last one of this row
-  bool placed = false;    ///< the datapath has done that one
+  std::uint64_t put = 0;         ///< counts PutMember orders; the last one of this row
+  bool placed = false;           ///< the datapath has done that one
+  std::optional<Stream> stream;  ///< it came back (Rejoin) and said so
+  bool late = false;             ///< it came back to a job that had gone on without it
 };
 
 class MemberTable {

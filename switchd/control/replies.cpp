@@ -29,6 +29,9 @@ void Control::State::reply(Job& job, const Requester& who, wire::Status status,
     body.member = member->spec.id;
     header.member = member->spec.id;
     member->told.hears(body.state);
+    const bool joins = header.action == wire::Action::join || header.action == wire::Action::rejoin;
+    if (joins && status == wire::Status::ok && missing == 0)
+      body.missing = said_of_stream(job, *member, header.action);
   }
   if (status != wire::Status::ok) ++counters.refused[static_cast<std::size_t>(status)];
   ++counters.replies_sent;

@@ -31,14 +31,18 @@ void Control::State::on_request(const wire::Packet& packet, datapath::PortId ing
     return reply(*job, who, wire::Status::bad_tag, 0, turn);
   const bool guarded = ReplayGuard::covers(who.header.action);
   if (guarded && repeated_or_replayed(*job, who, turn)) return;
-  if (who.header.action != wire::Action::join) {
+  const Bytes body = packet.message.payload.first(packet.message.payload.size() - wire::tag_bytes);
+  if (who.header.action == wire::Action::rejoin) {
+    // Not remembered: it does nothing yet, and is asked again under another nonce.
+    if (!knows_life(*job, who, body))
+      return reply(*job, who, wire::Status::ok, wire::encode_life(job->life), turn);
+  } else if (who.header.action != wire::Action::join) {
     Member* const member = job->members.find(who.place(), who.header.member);
     if (member == nullptr) return reply(*job, who, wire::Status::not_a_member, 0, turn);
     member->last_heard = turn.now;
   }
   if (guarded) job->guard.begin(who.place(), who.header);
-  perform(*job, who, packet.message.payload.first(packet.message.payload.size() - wire::tag_bytes),
-          turn);
+  perform(*job, who, body, turn);
 }
 
 bool Control::State::repeated_or_replayed(Job& job, const Requester& who, const Turn& turn) {
@@ -64,7 +68,7 @@ void Control::State::perform(Job& job, const Requester& who, Bytes body, const T
     case wire::Action::join:
       return on_join(job, who, body, turn);
     case wire::Action::rejoin:
-      return answer(job, who, wire::Status::unsupported, turn);
+      return on_rejoin(job, who, body, turn);
     case wire::Action::leave:
       return on_leave(job, who, turn);
     case wire::Action::reset:
@@ -169,6 +173,14 @@ void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody
   // In an asynchronous job any members may make up the next update: nobody in particular is
   // missing.
   const bool open = outcome.slot == datapath::SlotState::open && job.is_sync();
+  const bool with_members = outcome.slot == datapath::SlotState::with_members;
+  if (with_members || outcome.slot == datapath::SlotState::elsewhere) {
+    std::erase(job.helps, help);
+    ask_who_has(job, slot, who.header.member, turn);
+    if (job.uplink && !with_members)
+      help_from_parent(job, slot, turn, [](Job&, wire::Status, const Turn&) {});
+    return answer(job, who, wire::Status::ok, turn);
+  }
   if (job.uplink && !open && outcome.slot != datapath::SlotState::kept)
     return help_from_parent(
         job, slot, turn,
@@ -193,6 +205,8 @@ void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody
     case datapath::SlotState::none:
     case datapath::SlotState::waiting:
     case datapath::SlotState::not_mine:
+    case datapath::SlotState::elsewhere:
+    case datapath::SlotState::with_members:
       return answer(job, who, wire::Status::ok, turn);
   }
 }

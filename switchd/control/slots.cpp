@@ -6,13 +6,6 @@
 #include "wire/serial.h"
 
 namespace iswitch::control {
-namespace {
-
-/// A new base_round is this much later than every round known.
-constexpr std::uint32_t base_round_step = 2;
-
-}  // namespace
-
 void Control::State::advance(Job& job, const Turn& turn) {
   switch (job.phase) {
     case SlotPhase::installing:
@@ -62,9 +55,10 @@ void Control::State::start(Job& job, const Turn& turn) {
     job.next_base_round = job.run->base_round;
     order(job, datapath::PutParent{job.uplink->place()}, turn);
   }
+  decide(job);
   // Whether a Start ends a Halt is the datapath's affair: what is wanted is said again.
   const bool halt_may_differ = job.refuses() || job.datapath_halted;
-  order(job, datapath::Start{job.next_base_round}, turn,
+  order(job, datapath::Start{job.next_base_round, job.resumption}, turn,
         [this, halt_may_differ](Job& same, const Outcome&, const Turn& later) {
           started(same, halt_may_differ, later);
         });
@@ -103,8 +97,8 @@ void Control::State::when_settled(Job& job, std::function<void(const Turn&)> the
 void Control::State::request_clear(Job& job, const Turn& turn) {
   if (job.uplink) return request_reset(job, turn);
   // A clearing that nobody has been told of serves this request as well. The first start is none.
-  const bool first_start =
-      job.phase == SlotPhase::starting && job.next_base_round == job.base_round;
+  const bool first_start = job.phase == SlotPhase::starting &&
+                           (job.next_base_round == job.base_round || job.first_start);
   if (job.phase != SlotPhase::running && job.phase != SlotPhase::clear && !first_start) return;
   job.clear_wanted = true;
   advance(job, turn);
@@ -114,6 +108,7 @@ void Control::State::clear_for_new_member(Job& job, const Turn& turn) {
   // During a Stop the member's row is there before the Start. During a Start it would come too
   // late: a sum could be complete without it.
   if (job.phase != SlotPhase::running && job.phase != SlotPhase::starting) return;
+  job.fresh_because = wire::Resumed::Fresh::stranger;
   (job.uplink ? job.reset_due : job.clear_wanted) = true;
   advance(job, turn);
 }
@@ -156,6 +151,8 @@ void Control::State::disband(Job& job, const Turn& turn) {
 
 void Control::State::forget_members(Job& job) {
   job.formed = false;
+  job.decided = false;
+  job.fresh_because = wire::Resumed::Fresh::reset;
   job.up = false;
   job.base_told = false;
   job.reset_due = false;

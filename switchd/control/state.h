@@ -2,6 +2,7 @@
 //   requests.cpp  what members ask             joins.cpp     Join and its rules
 //   replies.cpp   what they are answered       slots.cpp     clear, start, halt: the datapath's
 //   state announce.cpp  what is passed on to them    notices.cpp   what they are told unasked
+//   rejoin.cpp    going on after a restart
 //   operator.cpp  the operator's acts          timers.cpp    repetition and eviction
 //   child.cpp     what follows from a parent   uplink.h      the link to it
 #pragma once
@@ -22,6 +23,9 @@
 #include "wire/frame.h"
 
 namespace iswitch::control {
+
+/// A new base_round is this much later than every round known.
+inline constexpr std::uint32_t base_round_step = 2;
 
 /// Who asks, and what to answer to.
 struct Requester {
@@ -67,6 +71,9 @@ struct Control::State {
   bool repeated_or_replayed(Job& job, const Requester& who, const Turn& turn);
   void perform(Job& job, const Requester& who, Bytes body, const Turn& turn);
   void on_join(Job& job, const Requester& who, Bytes body, const Turn& turn);
+  void on_rejoin(Job& job, const Requester& who, Bytes body, const Turn& turn);
+  void let_in(Job& job, const Requester& who, const wire::JoinBody& join,
+              const std::optional<Stream>& stream, const Turn& turn);
   void take_seat(Job& job, const MemberTable::Seat& seat, const Member& joiner, const Turn& turn);
   void answer_join(Job& job, const Requester& who, const Turn& turn);
   void on_leave(Job& job, const Requester& who, const Turn& turn);
@@ -81,6 +88,27 @@ struct Control::State {
                      std::function<void(Job&, const Outcome&, const Turn&)> then);
   /// Whether a Force found its sum, now or before.
   static bool forced(const Outcome& outcome);
+
+  // ---- going on after a restart (rejoin.cpp)
+  std::uint32_t life_of(std::uint64_t instance) const;
+  /// Of a Rejoin: false where it names another life of this switch, and is no repetition.
+  static bool knows_life(const Job& job, const Requester& who, Bytes body);
+  /// A Rejoin to a job that runs, after which all members have to say what they have.
+  static bool calls_all(const Job& job, const Requester& who, const wire::JoinBody& join,
+                        const Stream& stream);
+  /// All members lose their places; it starts when they have come back.
+  void form_again(Job& job, const Turn& turn);
+  /// A child's place at its parent is no more.
+  void parent_lost(Job& job, const Turn& turn);
+  /// Its members are all there: the parent is asked.
+  static void open_uplink(Job& job, const Turn& turn);
+  /// At a Start: whether the stream goes on, and from which base_round.
+  static void decide(Job& job);
+  static void take_decision(Job& job);
+  /// `missing` in the reply to a Join or Rejoin.
+  static std::uint64_t said_of_stream(const Job& job, const Member& member, wire::Action action);
+  /// Whoever has an update that is not kept here hands it back.
+  void ask_who_has(Job& job, const wire::SlotBody& slot, MemberId asker, const Turn& turn);
 
   // ---- replies (replies.cpp)
   /// The answer to a request that was done (or refused after it was taken up): remembered, and sent

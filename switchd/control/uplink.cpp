@@ -15,7 +15,8 @@ constexpr Time help_expires_after = second;
 constexpr std::size_t max_helps = 256;
 
 bool of_the_link(wire::Action action) {
-  return action == wire::Action::join || action == wire::Action::leave;
+  return action == wire::Action::join || action == wire::Action::rejoin ||
+         action == wire::Action::leave;
 }
 
 }  // namespace
@@ -30,10 +31,24 @@ wire::Client Uplink::client() const {
 
 // ---- coming and going
 
+void Uplink::open(const Stream& stream, const Turn& turn) {
+  if (stage_ == Stage::closed) stream_ = stream;
+  open(turn);
+}
+
+void Uplink::open(wire::Resumed::Fresh fresh, const Turn& turn) {
+  if (stage_ == Stage::closed) {
+    stream_.reset();
+    fresh_ = fresh;
+  }
+  open(turn);
+}
+
 void Uplink::open(const Turn& turn) {
   no_other_place_ = false;
+  lost_ = false;
   if (stage_ != Stage::closed) return;
-  join(turn.now, turn);
+  join(std::max(turn.now, not_before_), turn);
   note_state(turn.now);
 }
 
@@ -52,19 +67,31 @@ void Uplink::join(Time at, const Turn& turn) {
       wire::no_member,
       parts_.config.incarnation + static_cast<std::uint32_t>(++parts_.incarnations * 0x9E3779B9U),
       0};
-  start_request(wire::Action::join, {}, at, turn);
+  life_ = 0;
+  resumed_.reset();
+  start_request(joins_by(), {}, at, turn);
 }
 
 void Uplink::lose_place(const Turn& turn) {
-  join(std::max(turn.now, joined_at_ + least_between_joins), turn);
+  not_before_ = std::max(turn.now, joined_at_ + least_between_joins);
+  abandon(turn);
+  lost_ = true;
+}
+
+void Uplink::abandon(const Turn& turn) {
+  lost_ = false;
+  if (stage_ == Stage::closed) return;
+  request_.reset();
+  shut();
   fail_wishes(turn);
   fail_helps(turn);
+  note_state(turn.now);
 }
 
 void Uplink::close(const Turn& turn) {
   if (stage_ == Stage::closed) return;
   if (stage_ == Stage::unfit) {
-    if (request_ && request_->action == wire::Action::join) request_.reset();
+    if (request_ && request_->action == joins_by()) request_.reset();
   } else {
     leave(turn);
   }
@@ -131,22 +158,20 @@ void Uplink::send_request(const Turn& turn) {
     request.next_send = never;
     return;
   }
-  if (request.action == wire::Action::join && request.sends == 0) joined_at_ = turn.now;
+  const bool joins = request.action == joins_by();
+  if (joins && request.sends == 0) joined_at_ = turn.now;
   if (++request.sends > sends_until_doubt) parts_.address.doubt(turn.now);
   request.sent_at = turn.now;
   request.next_send = turn.now + request.interval;
   request.interval = std::min(request.interval * 2, slowest_repeat);
   const wire::ControlHeader header{request.action, job_.id, run_.member, request.id, request.nonce};
   switch (request.action) {
-    case wire::Action::join: {
-      wire::JoinBody body;
-      body.kind = wire::MemberKind::child_switch;
-      body.mode = job_.mode;
-      body.shards = parts_.config.shards;
-      body.max_segment_bytes = job_.segment_bytes;
-      body.incarnation = run_.incarnation;
-      return send(wire::write_join(header, body, client()), turn);
-    }
+    case wire::Action::join:
+      return send(wire::write_join(header, join_body(), client()), turn);
+    case wire::Action::rejoin:
+      // A parent that knows no Rejoin says by a Ping that it is there.
+      if (request.sends >= sends_until_old - 1 && stage_ == Stage::joining) send_ping(turn);
+      return send(wire::write_rejoin(header, rejoin_body(), client()), turn);
     case wire::Action::reset:
       return send(wire::write_reset(header, 0, client()), turn);
     case wire::Action::force_broadcast:
@@ -154,6 +179,29 @@ void Uplink::send_request(const Turn& turn) {
     default:
       return send(wire::write_plain_request(header, client()), turn);
   }
+}
+
+wire::JoinBody Uplink::join_body() const {
+  wire::JoinBody body;
+  body.kind = wire::MemberKind::child_switch;
+  body.mode = job_.mode;
+  body.shards = parts_.config.shards;
+  body.max_segment_bytes = job_.segment_bytes;
+  body.incarnation = run_.incarnation;
+  return body;
+}
+
+wire::RejoinBody Uplink::rejoin_body() const {
+  wire::RejoinBody body;
+  body.join = join_body();
+  body.origin = stream_->origin;
+  body.newest = stream_->newest;
+  body.slots = stream_->slots;
+  body.segment_bytes = stream_->segment_bytes;
+  body.position = stream_->position;
+  body.end = stream_->end;
+  body.life = life_;
+  return body;
 }
 
 /// The parent's member_timeout is not known; a job has the same one here as a rule.
@@ -192,7 +240,7 @@ void Uplink::withdraw(wire::Action action, const Turn& turn) {
 
 void Uplink::next_wish(const Turn& turn) {
   if (request_ || stage_ != Stage::member) return;
-  if (check_place_) return start_request(wire::Action::join, {}, turn.now, turn);
+  if (check_place_) return start_request(joins_by(), {}, turn.now, turn);
   if (wishes_.empty()) return;
   start_request(wishes_.front().action, wishes_.front().slot, turn.now, turn);
 }
@@ -261,6 +309,11 @@ void Uplink::address_known(const Turn& turn) {
 }
 
 // ---- how it stands
+
+wire::Resumed Uplink::resumed() const {
+  if (resumed_ && resumed_base_ == run_.base_round) return *resumed_;
+  return {wire::Resumed::Fresh::reset, 0, 0, {}};
+}
 
 bool Uplink::ready() const {
   return stage_ == Stage::member && ran_ && !silent_ && parent_state_ != wire::JobState::forming &&

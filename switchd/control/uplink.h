@@ -9,10 +9,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "switchd/control/frames.h"
 #include "switchd/control/parent_address.h"
+#include "switchd/control/stream.h"
 #include "switchd/control/turn.h"
 
 namespace iswitch::control {
@@ -41,10 +43,16 @@ class Uplink {
 
   Uplink(UplinkParts parts, const JobConfig& job, Time now);
 
-  /// Become a member, with a new incarnation; nothing where it is one or is about to be.
-  void open(const Turn& turn);
+  /// Become a member, with a new incarnation; nothing where it is one or is about to be. By Rejoin,
+  /// with what its members say of their stream; or by Join, `fresh` being why that cannot go on.
+  void open(const Stream& stream, const Turn& turn);
+  void open(wire::Resumed::Fresh fresh, const Turn& turn);
   /// Leave. Nobody is waited for, but the Leave is repeated until answered.
   void close(const Turn& turn);
+  /// It is no member any more, and does not say so: it comes back with another incarnation.
+  void abandon(const Turn& turn);
+  /// The place has been lost since this was last asked. Until open() no other one is taken.
+  bool take_lost() { return std::exchange(lost_, false); }
   /// Until open(): the place is kept, and no other one taken if it is lost.
   void keep_place() { no_other_place_ = true; }
   /// One Leave, and nothing after it: this switch or its job ends.
@@ -92,6 +100,10 @@ class Uplink {
   /// Meaningful when ready.
   const ParentRun& run() const { return run_; }
   const wire::ReplyBody& terms() const { return terms_; }
+  /// What the parent says of the stream, in the run that it is in now.
+  wire::Resumed resumed() const;
+  /// What it was told of it; none where this switch came by Join.
+  const std::optional<Stream>& stream() const { return stream_; }
   datapath::ParentSpec place() const;
   ParentView view() const;
 
@@ -134,23 +146,30 @@ class Uplink {
   static constexpr Time ping_interval = second;
   static constexpr Time forming_ping_interval = 200 * millisecond;
   static constexpr Time least_between_joins = 200 * millisecond;
+  /// Rejoins that were not answered; a parent that answers Pings meanwhile knows no Rejoin.
+  static constexpr unsigned sends_until_old = 5;
 
   std::uint64_t next_nonce(Time now) { return parts_.frames.next_nonce(now) + nonce_lead_; }
   wire::Client client() const;  ///< of requests to the parent: this switch
   void start_request(wire::Action action, const wire::SlotBody& slot, Time at, const Turn& turn);
   void send_request(const Turn& turn);
   void send(const wire::ControlDatagram& datagram, const Turn& turn);
+  wire::JoinBody join_body() const;
+  wire::RejoinBody rejoin_body() const;
   Time within_timeout(Time interval) const;
   void send_ping(const Turn& turn);
   void next_wish(const Turn& turn);
   void fail_wishes(const Turn& turn);
   void fail_helps(const Turn& turn);
+  void open(const Turn& turn);
   void join(Time at, const Turn& turn);
+  wire::Action joins_by() const { return stream_ ? wire::Action::rejoin : wire::Action::join; }
   void lose_place(const Turn& turn);
   void leave(const Turn& turn);
   void shut();
   void leave_unfit(std::string why, const Turn& turn);
   void joined(const wire::ReplyBody& body, const Turn& turn);
+  void learn_stream(const wire::ReplyBody& body);
   void refused(const wire::ReplyBody& body, const Turn& turn);
   void on_request_reply(const wire::ReplyBody& body, const Turn& turn);
   void on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Turn& turn);
@@ -171,6 +190,13 @@ class Uplink {
   wire::ReplyBody terms_;
   wire::JobState parent_state_ = wire::JobState::forming;
   bool no_other_place_ = false;
+  bool lost_ = false;
+  std::optional<Stream> stream_;
+  wire::Resumed::Fresh fresh_ = wire::Resumed::Fresh::stranger;  ///< why it came by Join
+  std::uint32_t life_ = 0;                                       ///< the parent's, as it last said
+  std::optional<wire::Resumed> resumed_;                         ///< its answer, once it ran
+  std::uint32_t resumed_base_ = 0;                               ///< of the run that is about
+  Time not_before_ = 0;                                          ///< the next Join
   bool ran_ = false;     ///< the parent has run the job since the Join
   bool silent_ = false;  ///< it was a member, and the parent has not answered or has said Leave
   Time heard_ = 0;       ///< the parent, last

@@ -81,7 +81,7 @@ void Uplink::on_request_reply(const wire::ReplyBody& body, const Turn& turn) {
   const wire::Action action = request_->action;
   if (body.status == wire::Status::replayed_nonce) return jump_nonces(turn);
   if (action == wire::Action::leave) return request_.reset();
-  if (action == wire::Action::join) {
+  if (action == joins_by()) {
     if (body.status == wire::Status::ok) return joined(body, turn);
     return refused(body, turn);
   }
@@ -106,6 +106,12 @@ void Uplink::jump_nonces(const Turn& turn) {
 }
 
 void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
+  if (const auto life = wire::decode_life(body.missing); stream_ && life) {
+    // What was said of the stream is true no more once the job has run.
+    if (stage_ == Stage::member) return lose_place(turn);
+    life_ = *life;
+    return start_request(wire::Action::rejoin, {}, turn.now, turn);
+  }
   request_.reset();
   run_.member = body.member;
   stage_ = Stage::member;
@@ -123,8 +129,15 @@ void Uplink::joined(const wire::ReplyBody& body, const Turn& turn) {
   told_at_ = turn.now;
   last_order_.reset();
   take_base(body.base_round, turn.now);
+  if (body.state != wire::JobState::forming) learn_stream(body);
   adopt(body, turn.now, turn);
   next_ping_ = turn.now + within_timeout(ran_ ? ping_interval : forming_ping_interval);
+}
+
+void Uplink::learn_stream(const wire::ReplyBody& body) {
+  const wire::Resumed said = wire::decode_resumed(body.missing);
+  resumed_ = stream_ ? said : wire::Resumed{fresh_, 0, 0, said.origin};
+  resumed_base_ = body.base_round;
 }
 
 void Uplink::refused(const wire::ReplyBody& body, const Turn& turn) {
@@ -145,6 +158,14 @@ void Uplink::on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Tur
     fault_ = misfit(job_, body, parent_.ip);
     if (fault_.empty()) join(turn.now, turn);
     return;
+  }
+  if (stage_ == Stage::joining && body.status == wire::Status::not_a_member) {
+    const bool deaf =
+        request_ && request_->action == wire::Action::rejoin && request_->sends > sends_until_old;
+    if (!deaf) return;
+    stream_.reset();
+    fresh_ = wire::Resumed::Fresh::stranger;  // to the parent, who cannot be told
+    return join(turn.now, turn);
   }
   if (stage_ != Stage::member) return;
   if (body.status == wire::Status::not_a_member) return lose_place(turn);
@@ -175,7 +196,15 @@ void Uplink::adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, co
   if (asked_at && *asked_at < told_at_) return;  // of a state that an order has changed since
   parent_state_ = body.state;
   if (parent_state_ != wire::JobState::forming) {
-    ran_ = true;
+    if (!ran_ && !resumed_) {
+      if (stream_) {
+        check_place_ = true;  // the answer to a Rejoin alone says what became of the stream
+      } else {
+        resumed_ = wire::Resumed{fresh_, 0, 0, {}};
+        resumed_base_ = run_.base_round;
+      }
+    }
+    ran_ = ran_ || resumed_;
     next_wish(turn);
   } else {  // it is expected to change soon
     next_ping_ = std::min(next_ping_, turn.now + within_timeout(forming_ping_interval));
@@ -249,11 +278,10 @@ void Uplink::told_halted(bool halted) {
 }
 
 void Uplink::told_leave(const Turn& turn) {
-  silent_ = true;
   heard_ = turn.now;
-  join(turn.now + least_between_joins, turn);
-  fail_wishes(turn);
-  fail_helps(turn);
+  lose_place(turn);
+  not_before_ = turn.now + least_between_joins;
+  silent_ = true;
   note_state(turn.now);
 }
 
