@@ -203,6 +203,7 @@ int iswitch_agent_join(const iswitch_options* options, iswitch_agent** agent, ch
     wanted.device = text_or_empty(given.device);
     wanted.join_timeout = std::chrono::milliseconds(given.join_timeout_ms);
     wanted.operation_timeout = std::chrono::milliseconds(given.operation_timeout_ms);
+    wanted.resume_within = std::chrono::milliseconds(given.resume_within_ms);
     wanted.window_bytes = given.window_bytes;
     wanted.ecn = given.ecn != 0;
     wanted.background_thread = given.caller_driven == 0;
@@ -452,6 +453,7 @@ int iswitch_agent_statistics(const iswitch_agent* agent, iswitch_statistics* sta
     filled.window_bytes = now.window_bytes;
     filled.updates = now.updates;
     filled.helps = now.helps;
+    filled.resumes = now.resumes;
     std::memcpy(statistics, &filled, std::min(size, sizeof filled));
     return static_cast<int>(ISWITCH_OK);
   });

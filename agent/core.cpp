@@ -192,6 +192,7 @@ AgentError Core::open(const AgentOptions& options) {
   EngineOptions engine;
   engine.job = options.job;
   engine.rank = options.rank;
+  engine.resume_within = deadline_after(0, options.resume_within);
   engine.wanted_member = options.member.value_or(options.rank.value_or(any_member));
   if (engine.wanted_member != any_member && engine.wanted_member >= wire::max_members) {
     return bad((options.member ? "member " : "rank ") + std::to_string(engine.wanted_member) +
@@ -753,6 +754,7 @@ AgentStatistics Core::statistics() {
   result.operations_done = engine.operations_done;
   result.operations_failed = engine.operations_failed;
   result.resets = engine.resets;
+  result.resumes = engine.resumes;
   result.updates = engine.updates;
   result.helps = engine.helps;
   result.ecn_marks = engine.ecn_marks;

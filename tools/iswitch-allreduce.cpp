@@ -41,7 +41,7 @@ struct Settings {
   std::string member;
   bool mean = false, json = false;
   unsigned repeat = 1;
-  double timeout_seconds = 30;
+  double timeout_seconds = 30, resume_within_seconds = 10;
   std::uint32_t tag = 0;
 };
 
@@ -139,6 +139,10 @@ void add_options(CLI::App& app, Settings& settings) {
   app.add_option("--timeout", settings.timeout_seconds,
                  "seconds for joining, and for each all-reduce")
       ->check(CLI::Range(0.001, 1e6));
+  app.add_option(
+         "--resume-within", settings.resume_within_seconds,
+         "seconds to wait for a switch that restarts (default: 10); 0: the all-reduce fails")
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--tag", settings.tag, "must be equal on all ranks");
   app.add_flag("--json", settings.json,
                "figures as one JSON object on stdout (needs --output FILE)");
@@ -175,6 +179,8 @@ void print_figures(const iswitch::Agent& agent, std::size_t bytes, unsigned repe
       {"smoothed_rtt_us", static_cast<double>(statistics.smoothed_rtt.count()) / 1e3},
       {"send_calls", statistics.send_calls},
       {"receive_calls", statistics.receive_calls},
+      {"resets", statistics.resets},
+      {"resumes", statistics.resumes},
       {"partial", partial},
       {"smallest_workers", smallest_workers},
   };
@@ -239,6 +245,8 @@ int run(const Settings& settings) {
   options.key_file = settings.key_file;
   options.device = settings.device;
   options.join_timeout = options.operation_timeout = timeout;
+  options.resume_within =
+      std::chrono::milliseconds(static_cast<std::int64_t>(settings.resume_within_seconds * 1e3));
   options.background_thread = false;  // this process does nothing else
   auto joined = iswitch::Agent::join(options);
   if (!joined) {

@@ -92,12 +92,17 @@ typedef struct iswitch_options {
    * address, or any other device string. Needs local_address, an IPv4 of the switch's network that
    * nobody else has, and libiswitch-agent-dpdk.so. */
   const char* device;
+  /* For so long after the switch has lost this member's place or has said that it goes, operations
+   * wait, each at most until its own deadline, for it to come back, and go on then as if nothing
+   * had been. 0: they fail at once. Costs memory: slots x segment_bytes of the job (asynchronous:
+   * history x the vector). */
+  uint32_t resume_within_ms;
 } iswitch_options;
 
 #define ISWITCH_OPTIONS_INIT                                                                  \
   {                                                                                           \
     sizeof(iswitch_options), NULL, NULL, NULL, ISWITCH_ANY_RANK, 1, 0, 30000, 30000, 0, 0, 0, \
-        ISWITCH_MEMBER_IS_RANK, 0, NULL                                                       \
+        ISWITCH_MEMBER_IS_RANK, 0, NULL, 10000                                                \
   }
 
 /* Joins and waits until the job runs, or fails within join_timeout_ms. *agent is NULL on failure.
@@ -240,6 +245,7 @@ typedef struct iswitch_statistics {
   uint64_t ecn_marks; /* results that told of congestion */
   uint32_t window_bytes;
   uint64_t updates, helps; /* asynchronous: taken, and asked for again since they were missed */
+  uint64_t resumes;        /* how often the job went on after its switch had restarted */
 } iswitch_statistics;
 
 /* Fills as much of *statistics as its `size` says there is room for. */

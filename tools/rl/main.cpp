@@ -32,7 +32,7 @@ struct Flags {
   WorkerOptions options;
   int rank = -1;
   std::string member;
-  double timeout_seconds = 30.0, join_seconds = 60.0;
+  double timeout_seconds = 30.0, join_seconds = 60.0, resume_seconds = 10.0;
 };
 
 void declare(CLI::App& app, Flags& flags) {
@@ -91,6 +91,10 @@ void declare(CLI::App& app, Flags& flags) {
                  "seconds after which an exchange fails and names who is missing")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--resume-within", flags.resume_seconds,
+                 "seconds to wait for a switch that restarts; 0: the training ends")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--join-timeout", flags.join_seconds, "seconds to wait for all workers")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -104,6 +108,7 @@ Failure run(Flags flags) {
   WorkerOptions& options = flags.options;
   options.network.timeout = milliseconds(flags.timeout_seconds);
   options.network.join_timeout = milliseconds(flags.join_seconds);
+  options.network.resume_within = milliseconds(flags.resume_seconds);
   if (flags.rank >= 0) options.network.rank = static_cast<std::uint16_t>(flags.rank);
   if (!flags.member.empty()) {
     if (flags.rank < 0 || options.expected_size == 0)

@@ -92,6 +92,12 @@ struct AgentOptions {
   std::string key_file{};  ///< empty: no key. Must not be readable by group or others
   std::chrono::milliseconds join_timeout{30'000};       ///< until the job runs
   std::chrono::milliseconds operation_timeout{30'000};  ///< default deadline of operations
+  /// For so long after the switch has lost this member's place or has said that it goes, operations
+  /// wait, each at most until its own deadline, for the switch (or a standby with its address) to
+  /// come back, and go on then as if nothing had been: exact sums, the same bits everywhere. The
+  /// library keeps for that what it has received last: slots x segment_bytes of the job
+  /// (asynchronous: history x the vector). 0: they fail at once, and nothing is kept.
+  std::chrono::milliseconds resume_within{10'000};
   std::uint32_t window_bytes =
       0;  ///< most gradient bytes in flight; 0: what buffers and slots allow
   bool ecn = false;
@@ -150,7 +156,9 @@ struct SliceUpdate {
 
 /// Which updates some weights contain: the number of the last one, segment by segment.
 struct UpdateNumbers {
-  std::uint32_t base_round = 0;     ///< numbers count from here; a Reset changes it
+  /// Numbers count from here. A Reset changes it, a switch that restarts does not: for the user
+  /// numbers go on.
+  std::uint32_t base_round = 0;
   std::vector<std::uint32_t> last;  ///< one a segment; base_round where there was none
 };
 
@@ -177,6 +185,7 @@ struct AgentStatistics {
   std::uint64_t contributions_sent = 0, retransmissions = 0, results = 0, duplicate_results = 0;
   std::uint64_t gradient_bytes_sent = 0, gradient_bytes_received = 0;
   std::uint64_t operations_done = 0, operations_failed = 0, resets = 0;
+  std::uint64_t resumes = 0;  ///< how often the job went on after its switch had restarted
   /// Asynchronous: updates taken, and asked for again since they were missed.
   std::uint64_t updates = 0, helps = 0;
   std::uint64_t ecn_marks = 0;                      ///< results that told of congestion

@@ -31,7 +31,7 @@ class Options(Sized):
     _fields_ = [("size", c_size_t), ("switch_address", c_char_p), ("local_address", c_char_p), ("key_file", c_char_p),
                 ("rank", c_int32), ("job", c_uint16), ("local_port", c_uint16), ("join_timeout_ms", c_uint32),
                 ("operation_timeout_ms", c_uint32), ("window_bytes", c_uint32), ("ecn", c_uint8), ("caller_driven", c_uint8),
-                ("member", c_int32), ("async_elements", c_uint64), ("device", c_char_p)]
+                ("member", c_int32), ("async_elements", c_uint64), ("device", c_char_p), ("resume_within_ms", c_uint32)]
 
 
 class OperationOptions(Sized):
@@ -42,7 +42,8 @@ class Statistics(Sized):
     _fields_ = [("size", c_size_t), *((name, c_uint64) for name in (
         "contributions_sent", "retransmissions", "results", "duplicate_results", "gradient_bytes_sent",
         "gradient_bytes_received", "operations_done", "operations_failed", "resets", "send_calls", "receive_calls",
-        "smoothed_rtt_ns", "retransmit_timeout_ns", "ecn_marks")), ("window_bytes", c_uint32), ("updates", c_uint64), ("helps", c_uint64)]
+        "smoothed_rtt_ns", "retransmit_timeout_ns", "ecn_marks")), ("window_bytes", c_uint32), ("updates", c_uint64), ("helps", c_uint64),
+        ("resumes", c_uint64)]
 
 
 class Update(Sized):

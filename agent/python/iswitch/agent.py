@@ -18,7 +18,7 @@ U16, U32 = 0xFFFF, 0xFFFF_FFFF
 
 def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_address=None, local_port=0, join_timeout=30.0,
          operation_timeout=30.0, window_bytes=0, ecn=False, caller_driven=False, member=None, async_elements=0,
-         device=None):
+         device=None, resume_within=10.0):
     """Joins a job, waits until it runs, and gives the Agent: to be used in a with statement, whose end leaves.
 
     switch             IPv4 of the switch, or "IPv4:port"; None: ISWITCH_SWITCH of the environment
@@ -31,6 +31,8 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
     local_port         UDP port to bind, 0: any. A fixed one lets a restarted worker take its place at once
     join_timeout       seconds until the job runs
     operation_timeout  seconds, the default deadline of operations
+    resume_within      seconds for which operations wait for a switch that has lost this member's place or has gone (it restarts, or a
+                       standby takes its address over), and go on then as if nothing had been; 0: they fail at once
     window_bytes       most gradient bytes in flight; 0: what buffers and slots allow
     ecn                ask the network for congestion marks
     member             wanted member id at the switch, or ANY_MEMBER, where that is not the rank: behind a leaf switch of a larger job
@@ -58,7 +60,8 @@ def join(switch=None, *, job=1, rank=None, size=None, key_file=None, local_addre
         operation_timeout_ms=milliseconds("operation_timeout", operation_timeout, U32),
         window_bytes=whole("window_bytes", window_bytes, U32), ecn=bool(ecn), caller_driven=bool(caller_driven),
         member=_library.MEMBER_IS_RANK if member is None else whole("member", member, U16 - 1, _library.ANY_MEMBER),
-        async_elements=whole("async_elements", async_elements, U32 * 16), device=os.fsencode(device) if device else None)
+        async_elements=whole("async_elements", async_elements, U32 * 16), device=os.fsencode(device) if device else None,
+        resume_within_ms=milliseconds("resume_within", resume_within, U32))
     library = _library.load()
     agent = Agent(library, _join(library, options), whole_job=member is None)
     if size is not None and agent.whole_job and agent.size_expected != size:

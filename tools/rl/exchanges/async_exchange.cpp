@@ -392,7 +392,7 @@ std::string AsyncExchange::details_json() const {
        << ", \"gradient_bytes_sent\": " << counted.gradient_bytes_sent
        << ", \"gradient_bytes_received\": " << counted.gradient_bytes_received
        << ", \"updates_taken\": " << counted.updates << ", \"helps\": " << counted.helps
-       << ", \"resets\": " << counted.resets
+       << ", \"resets\": " << counted.resets << ", \"resumes\": " << counted.resumes
        << ", \"smoothed_rtt_us\": " << counted.smoothed_rtt.count() / 1000
        << ", \"segment_bytes\": " << agent_->segment_bytes() << "}";
   return text.str();

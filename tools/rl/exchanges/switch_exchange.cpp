@@ -31,6 +31,7 @@ class SwitchExchange final : public Exchange {
          << ", \"gradient_bytes_sent\": " << counted.gradient_bytes_sent
          << ", \"gradient_bytes_received\": " << counted.gradient_bytes_received
          << ", \"partial_sums\": " << partial_ << ", \"resets\": " << counted.resets
+         << ", \"resumes\": " << counted.resumes
          << ", \"smoothed_rtt_us\": " << counted.smoothed_rtt.count() / 1000
          << ", \"segment_bytes\": " << agent_->segment_bytes() << "}";
     return text.str();
@@ -78,6 +79,7 @@ AgentOptions agent_options_of(const SwitchOptions& options) {
   agent_options.key_file = options.key_file;
   agent_options.join_timeout = options.join_timeout;
   agent_options.operation_timeout = options.timeout;
+  agent_options.resume_within = options.resume_within;
   return agent_options;
 }
 

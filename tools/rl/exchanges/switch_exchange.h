@@ -26,7 +26,8 @@ struct SwitchOptions {
   std::uint16_t local_port = 0;  ///< a fixed one lets a restarted worker take its own place at once
   std::string key_file;
   std::chrono::milliseconds join_timeout{30'000};
-  std::chrono::milliseconds timeout{30'000};  ///< of each operation
+  std::chrono::milliseconds timeout{30'000};        ///< of each operation
+  std::chrono::milliseconds resume_within{10'000};  ///< to wait for a switch that restarts
   /// Of what is trained and how: workers that disagree are told so instead of adding different
   /// things.
   std::uint32_t fingerprint = 0;
