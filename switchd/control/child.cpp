@@ -216,7 +216,7 @@ void Control::State::follow_link(Job& job, const Turn& turn) {
 bool Control::State::adapt(Job& job, const Turn& turn) {
   if (!job.formed || !job.parent_ready()) return false;
   if (job.base_told && !wire::serial_newer(job.uplink->run().base_round, job.base_round)) {
-    dismiss_members(job, turn);
+    form_again(job, turn);  // no Reset could tell them
     return false;
   }
   const datapath::JobSpec spec = fitted(job.config, job.uplink->terms());
@@ -233,17 +233,6 @@ void Control::State::reinstall(Job& job, const datapath::JobSpec& spec, const Tu
   install(job, turn);
   job.members.for_each(
       [&](const Member& member) { order(job, datapath::PutMember{member.spec}, turn); });
-}
-
-void Control::State::dismiss_members(Job& job, const Turn& turn) {
-  for (MemberId id = 0; id < wire::max_members; ++id) {
-    if (job.members.find(id) == nullptr) continue;
-    job.members.erase(id);
-    order(job, datapath::DropMember{id}, turn);
-  }
-  forget_members(job);
-  job.recalled_at = turn.now;
-  job.uplink->keep_place();
 }
 
 // ---- what the parent is asked

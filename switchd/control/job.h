@@ -77,9 +77,8 @@ struct Job {
   std::optional<ParentRun> run;  ///< of the last Start
   bool reset_due = false;        ///< the parent is to be asked for a Reset
   bool base_told = false;        ///< members have been told that the job runs, and its base_round
-  std::optional<Time> recalled_at;  ///< its members lost their places, and are to come back
-  unsigned refusals_out = 0;        ///< SetHalted orders that follow the link's state
-  unsigned parent_helps = 0;        ///< SendUp orders that are out
+  unsigned refusals_out = 0;     ///< SetHalted orders that follow the link's state
+  unsigned parent_helps = 0;     ///< SendUp orders that are out
 
   // What members are told: changes only when the datapath has done its part.
   bool up = false;  ///< not forming

@@ -84,7 +84,6 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
         });
   if (!job.formed && job.members.complete()) {
     job.formed = true;
-    job.recalled_at.reset();
     if (job.uplink) open_uplink(job, turn);
     advance(job, turn);
   }

@@ -156,7 +156,6 @@ void Control::State::forget_members(Job& job) {
   job.up = false;
   job.base_told = false;
   job.reset_due = false;
-  job.recalled_at.reset();
 }
 
 }  // namespace iswitch::control

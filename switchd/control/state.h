@@ -164,9 +164,6 @@ struct Control::State {
   /// the job is not to be started.
   bool adapt(Job& job, const Turn& turn);
   void reinstall(Job& job, const datapath::JobSpec& spec, const Turn& turn);
-  /// Members cannot be told of a base_round that is not newer than theirs: they lose their places
-  /// and join again. This switch keeps its own meanwhile, or the others would sum without them.
-  void dismiss_members(Job& job, const Turn& turn);
   void request_reset(Job& job, const Turn& turn);
   /// Asks the parent, and `then` gets the status that the asker is to be answered with.
   void ask_parent(Job& job, wire::Action action, const wire::SlotBody& slot, const Turn& turn,

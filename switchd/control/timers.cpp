@@ -32,10 +32,6 @@ void Control::State::evict_silent(Job& job, const Turn& turn) {
     ++counters.evictions;
     drop_member(job, id, turn, {});
   }
-  if (job.recalled_at && turn.now - *job.recalled_at > job.config.member_timeout) {
-    job.recalled_at.reset();
-    job.uplink->close(turn);
-  }
 }
 
 Time Control::State::next_deadline() const {
@@ -45,8 +41,6 @@ Time Control::State::next_deadline() const {
   for (const auto& entry : jobs) {
     const Job& job = *entry.second;
     if (job.uplink) next = std::min(next, job.uplink->next_deadline());
-    if (job.config.evict_silent && job.recalled_at)
-      next = std::min(next, *job.recalled_at + job.config.member_timeout + 1);
     job.members.for_each([&](const Member& member) {
       if (member.told.outstanding) next = std::min(next, member.told.outstanding->next_send);
       if (job.config.evict_silent)

@@ -45,7 +45,6 @@ void Uplink::open(wire::Resumed::Fresh fresh, const Turn& turn) {
 }
 
 void Uplink::open(const Turn& turn) {
-  no_other_place_ = false;
   lost_ = false;
   if (stage_ != Stage::closed) return;
   join(std::max(turn.now, not_before_), turn);
@@ -53,10 +52,6 @@ void Uplink::open(const Turn& turn) {
 }
 
 void Uplink::join(Time at, const Turn& turn) {
-  if (no_other_place_) {
-    request_.reset();
-    return shut();
-  }
   stage_ = Stage::joining;
   ran_ = false;
   parent_state_ = wire::JobState::forming;

@@ -53,8 +53,6 @@ class Uplink {
   void abandon(const Turn& turn);
   /// The place has been lost since this was last asked. Until open() no other one is taken.
   bool take_lost() { return std::exchange(lost_, false); }
-  /// Until open(): the place is kept, and no other one taken if it is lost.
-  void keep_place() { no_other_place_ = true; }
   /// One Leave, and nothing after it: this switch or its job ends.
   void farewell(const Turn& turn);
 
@@ -189,7 +187,6 @@ class Uplink {
   ParentRun run_;
   wire::ReplyBody terms_;
   wire::JobState parent_state_ = wire::JobState::forming;
-  bool no_other_place_ = false;
   bool lost_ = false;
   std::optional<Stream> stream_;
   wire::Resumed::Fresh fresh_ = wire::Resumed::Fresh::stranger;  ///< why it came by Join

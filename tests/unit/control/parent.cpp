@@ -1,5 +1,6 @@
 #include "tests/unit/control/parent.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace control_test {
@@ -175,6 +176,24 @@ ChildRig::ChildRig(const JobConfig& config, std::uint16_t shards)
     : bench({config}, parent_config(), shards), parent(bench) {
   parent.terms.mode = config.mode;
   parent.key = config.key;
+}
+
+void ChildRig::members_come_back() {
+  CHECK(bench.view().members.empty());
+  for (const Client& member : members) {
+    const auto told = bench.to(member);
+    CHECK(std::any_of(told.begin(), told.end(), [](const Sent& one) {
+      return one.is_reply && one.request_id == 0 && one.status() == Status::not_a_member;
+    }));
+  }
+  for (Client& member : members) {
+    wire::JoinBody body = join_body(member, member.id);
+    body.mode = bench.view().config.mode;
+    const auto reply = bench.join(member, body);
+    REQUIRE(reply);
+    CHECK(reply->status() == Status::ok);
+  }
+  parent.pass(500 * millisecond);
 }
 
 void ChildRig::members_join() {

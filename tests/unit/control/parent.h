@@ -92,6 +92,8 @@ class Parent {
 struct ChildRig {
   explicit ChildRig(const JobConfig& config = job_config(), std::uint16_t shards = 1);
   void members_join();
+  /// After the place at the parent was lost: they were told so, and join again.
+  void members_come_back();
   /// Until the job runs.
   void run();
   control::ParentView view() const { return *bench.view().parent; }

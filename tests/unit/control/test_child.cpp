@@ -229,6 +229,7 @@ TEST_CASE("a Reset is not owed when the parent comes back in another life", "[co
   rig.parent.base += 500;
   rig.parent.answers = true;
   rig.parent.pass(2 * second);
+  rig.members_come_back();
   CHECK(rig.parent.resets == 0);
   CHECK(rig.bench.view().state == JobState::running);
 }
@@ -565,7 +566,7 @@ TEST_CASE("a newer base_round in whatever the parent says resets the members", "
   CHECK(rig.shard().stops == 1);
 }
 
-TEST_CASE("not a member: the child makes sure, joins again and resets its members",
+TEST_CASE("not a member: the child makes sure, and joins again when its members have",
           "[control][child]") {
   ChildRig rig;
   rig.run();
@@ -583,13 +584,14 @@ TEST_CASE("not a member: the child makes sure, joins again and resets its member
     rig.bench.now += 500 * ms;
     rig.parent.unasked(Status::not_a_member);
     rig.parent.pass(500 * ms);
+    CHECK(rig.parent.joins == 1);
+    rig.members_come_back();
     CHECK(rig.parent.joins == 2);
     CHECK(rig.shard().parent->incarnation != incarnation);
     CHECK(rig.bench.view().state == JobState::running);
     CHECK(rig.shard().base == rig.parent.base);
     CHECK(rig.parent.base == parent_base + 2);
-    for (const auto& member : rig.members)
-      CHECK(rig.bench.requests_to(member)[0].reset_base() == parent_base + 2);
+    CHECK(rig.bench.join(rig.members[0])->base_round() == parent_base + 2);
   }
 }
 
@@ -598,10 +600,12 @@ TEST_CASE("a parent that goes down says so, and is joined again when it is back"
   ChildRig rig;
   rig.run();
   CHECK(rig.parent.order(Action::leave)->status() == Status::ok);
-  CHECK(rig.view().state == ParentView::State::silent);
+  CHECK(rig.view().state == ParentView::State::idle);
   CHECK(rig.bench.view().state == JobState::forming);
-  CHECK(rig.shard().halted);
+  CHECK_FALSE(rig.shard().running);
+  CHECK(rig.bench.plain(rig.members[0], Action::ping)->status() == Status::not_a_member);
   rig.parent.answers = false;
+  rig.members_come_back();
   rig.parent.pass(5 * second);
   CHECK(rig.view().state == ParentView::State::silent);
   CHECK(rig.bench.plain(rig.members[0], Action::ping)->status() == Status::parent_not_ready);
@@ -611,7 +615,6 @@ TEST_CASE("a parent that goes down says so, and is joined again when it is back"
   rig.parent.pass(1500 * ms);
   CHECK(rig.bench.view().state == JobState::running);
   CHECK(rig.shard().base == rig.parent.base);
-  CHECK(rig.bench.requests_to(rig.members[0])[0].reset_base() == rig.parent.base);
 }
 
 TEST_CASE("while its slots are cleared for one life of the parent's, another begins",
@@ -662,6 +665,7 @@ TEST_CASE("a job added to a child, and one with no memory for its parent's table
   rig.parent.terms.slots = 32;
   rig.parent.base += 100;
   rig.parent.pass(2 * second);
+  rig.members_come_back();
   CHECK_THAT(rig.bench.view(1).fault, Catch::Contains("no memory for 32 slots"));
   CHECK(rig.bench.view(1).state == JobState::forming);
   CHECK_FALSE(rig.parent.row);

@@ -450,11 +450,12 @@ TEST_CASE("it is pinged each second, and its silence is noticed after three", "[
     rig.parent.answers = true;
     const auto incarnation = rig.shard().parent->incarnation;
     rig.parent.pass(1500 * ms);
+    rig.members_come_back();
     CHECK(rig.bench.view().state == JobState::running);
     CHECK(rig.shard().base == rig.parent.base);
     CHECK(rig.shard().parent->member == 1);
     CHECK(rig.shard().parent->incarnation != incarnation);
-    CHECK(rig.bench.requests_to(rig.members[1])[0].reset_base() == rig.parent.base);
+    CHECK(rig.bench.join(rig.members[1])->base_round() == rig.parent.base);
   }
   SECTION("it restarted with a clock behind: members cannot be told that by a Reset") {
     rig.parent.forget();
@@ -464,12 +465,8 @@ TEST_CASE("it is pinged each second, and its silence is noticed after three", "[
     rig.parent.pass(1500 * ms);
     CHECK(rig.bench.view().members.empty());
     CHECK(rig.bench.plain(rig.members[0], Action::ping)->status() == Status::not_a_member);
-    // The place is kept for them: the other members must not sum without them meanwhile.
-    CHECK(rig.parent.row);
-    CHECK(rig.parent.leaves == 0);
-    CHECK(rig.parent.joins == 1);
-    for (auto& member : rig.members) rig.bench.join(member);
-    rig.parent.pass(500 * ms);
+    CHECK(rig.parent.joins == 0);
+    rig.members_come_back();
     CHECK(rig.bench.view().state == JobState::running);
     CHECK(rig.shard().base == rig.parent.base);
     CHECK(rig.bench.join(rig.members[0])->base_round() == rig.parent.base);
@@ -485,55 +482,7 @@ TEST_CASE("it is pinged each second, and its silence is noticed after three", "[
     rig.parent.forget();
     rig.parent.base += 100;
     rig.parent.pass(4 * second);
-    CHECK(rig.bench.view().state == JobState::running);
-  }
-}
-
-TEST_CASE("a place that is kept for members: what becomes of it", "[control][uplink]") {
-  JobConfig config = job_config();
-  config.evict_silent = GENERATE(false, true);
-  Rig rig(config);
-  rig.run();
-  const auto come_back = [&] {
-    for (auto& member : rig.members) rig.bench.join(member);
-    rig.parent.pass(500 * ms);
-  };
-  rig.parent.forget();
-  rig.parent.base = 40;
-  rig.parent.joins = 0;
-  rig.parent.pass(1500 * ms);
-  REQUIRE(rig.bench.view().members.empty());
-  REQUIRE(rig.parent.row);
-  SECTION("a Reset of the parent's comes meanwhile") {
-    rig.parent.base = 60;
-    CHECK(rig.parent.order_reset(60)->status() == Status::ok);
-    come_back();
-    CHECK(rig.bench.view().state == JobState::running);
-    CHECK(rig.shard().base == 60);
-  }
-  SECTION("it is lost: taken again when they are back") {
-    rig.parent.evict();
-    rig.parent.pass(2 * second);
-    CHECK(rig.parent.joins == 1);
-    CHECK_FALSE(rig.parent.row);
-    come_back();
-    CHECK(rig.parent.joins == 2);
-    CHECK(rig.bench.view().state == JobState::running);
-  }
-  SECTION("one comes back and leaves: so does this switch") {
-    rig.bench.join(rig.members[0]);
-    rig.bench.plain(rig.members[0], Action::leave);
-    rig.parent.pass(200 * ms);
-    CHECK(rig.parent.leaves == 1);
-  }
-  SECTION("they do not come: others wait for it, unless the silent are evicted") {
-    rig.bench.join(rig.members[0]);
-    for (int i = 0; i < 7; ++i) {
-      rig.bench.plain(rig.members[0], Action::ping);
-      rig.parent.pass(second);
-    }
-    CHECK(rig.parent.leaves == (config.evict_silent ? 1 : 0));
-    come_back();
+    rig.members_come_back();
     CHECK(rig.bench.view().state == JobState::running);
   }
 }
@@ -558,6 +507,7 @@ TEST_CASE("a job of another shape under the same number is joined anew", "[contr
   rig.parent.terms.slots = 32;
   rig.parent.base += 1000;
   rig.parent.pass(2 * second);
+  rig.members_come_back();
   CHECK(rig.bench.view().state == JobState::running);
   CHECK(rig.shard().spec.slots == 32);
   CHECK(rig.shard().members.size() == 2);
@@ -653,10 +603,8 @@ TEST_CASE("a restarted parent that took an old Join for a new one is found out",
   SECTION("by its older base_round") { rig.parent.base -= 100; }
   SECTION("by another id") { rig.parent.row->id = 9; }
   rig.parent.pass(1100 * ms);
+  rig.members_come_back();
   CHECK(rig.parent.got(Action::join).size() == joins + 1);
-  rig.parent.pass(500 * ms);
-  for (auto& member : rig.members) rig.bench.join(member);
-  rig.parent.pass(500 * ms);
   CHECK(rig.bench.view().state == JobState::running);
   CHECK(rig.shard().base == rig.parent.base);
   CHECK(rig.shard().parent->member == rig.parent.row->id);
