@@ -74,8 +74,19 @@ void AsyncChecks::ended(const Ending& ending) {
   if (ending.error) {
     ++figures_.failed;
     ++figures_.errors[static_cast<unsigned>(ending.error.code)];
-    // One that was given up alone goes on being sent; else all were, with their place.
-    if (ending.error.code != agent::ErrorCode::timed_out) places_[ending.rank] = ending.serial + 1;
+    const bool in_doubt = ending.error.code == agent::ErrorCode::job_reset &&
+                          ending.error.text.find("whether the push is in") != std::string::npos;
+    // One that was given up alone goes on being sent, and one that is in doubt may have been summed
+    // in some segments; else all were given up, with their place.
+    if (ending.error.code != agent::ErrorCode::timed_out && !in_doubt)
+      places_[ending.rank] = ending.serial + 1;
+    const bool may_fail = ending.stopped || ending.error.code == agent::ErrorCode::gone ||
+                          (in_doubt && several_switches_);
+    if (unbroken_ && !may_fail) {
+      wrong(property::continuity, ending.rank,
+            format("push %u failed, though nothing but switches has restarted: %s", ending.serial,
+                   ending.error.text.c_str()));
+    }
     if (ending.error.text.empty() || ending.error.text.find('\n') != std::string::npos) {
       wrong(property::honest, ending.rank,
             format("an error (%s) is not one line of text", agent::error_name(ending.error.code)));

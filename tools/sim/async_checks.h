@@ -36,6 +36,14 @@ class AsyncChecks {
   AsyncChecks(World& world, std::uint16_t job, unsigned number, unsigned ranks,
               std::uint32_t elements, std::uint32_t segment_elements);
 
+  /// Nothing but switches' restarts happens to the job: no push may fail, but for those of which
+  /// nobody can know whether they are in an update (only where there are several switches), and
+  /// those of a worker that fell behind for other reasons.
+  void expect_unbroken(bool several_switches) {
+    unbroken_ = true;
+    several_switches_ = several_switches;
+  }
+
   /// The weights that all start from at this base round.
   void epoch(std::uint32_t base_round, std::span<const float> weights);
   bool has_epoch(std::uint32_t base_round) const { return epochs_.count(base_round) != 0; }
@@ -54,6 +62,7 @@ class AsyncChecks {
     const agent::Error& error;
     std::uint32_t base_round = 0;
     Time submitted = 0, deadline = never, slack = 0;
+    bool stopped = false;  ///< nobody pushes any more, so that a sum may lack others for ever
   };
   void ended(const Ending& ending);
 
@@ -123,6 +132,7 @@ class AsyncChecks {
   std::vector<std::uint32_t> places_;            ///< by rank: Push::place of the next one
   std::vector<agent::UpdateNumbers> positions_;  // by rank: what it has applied
   AsyncFigures figures_;
+  bool unbroken_ = false, several_switches_ = false;
 };
 
 }  // namespace iswitch::sim

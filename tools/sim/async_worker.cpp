@@ -215,7 +215,7 @@ void AsyncWorker::completed(const agent::Completion& completion, agent::Engine&,
   world_.trace.add(now, What::complete, host_.number(), push->serial,
                    static_cast<std::uint32_t>(completion.error.code));
   checks_.ended({rank_, push->serial, completion.error, push->base_round, push->submitted,
-                 push->deadline, slack(push->deadline)});
+                 push->deadline, slack(push->deadline), program_.stopping});
   if (!checks_.unchanged(rank_, push->serial, push->gradient)) {
     world_.violation(property::exact_sum, format("rank %u: a pushed gradient was written", rank_));
   }

@@ -11,9 +11,10 @@ using control::Effects;
 
 const char* act_name(Act act) {
   static constexpr std::array<const char*, act_count> names{
-      "crash worker",  "pause worker",   "pause switch",   "restart switch", "stop switch",
-      "member reset",  "operator reset", "halt",           "leave",          "remove member",
-      "set threshold", "force",          "force by member"};
+      "crash worker",  "pause worker",   "pause switch", "restart switch",
+      "stop switch",   "restart twice",  "restart all",  "stand-in",
+      "member reset",  "operator reset", "halt",         "leave",
+      "remove member", "set threshold",  "force",        "force by member"};
   return names[static_cast<std::size_t>(act)];
 }
 
@@ -59,6 +60,11 @@ void Chaos::handle(const Event& event) {
     case start_switch_kind:
       node->start();
       return;
+    case crash_switch_kind:
+      node->crash();
+      world_.queue.schedule(world_.now() + event.value * microsecond, *this, start_switch_kind, 0,
+                            node);
+      return;
     case resume_kind:
       node->operate([&](Control& control, Time now, Effects& effects) {
         control.halt(jobs_[event.value].job, false, now, effects, ignore);
@@ -74,7 +80,20 @@ void Chaos::handle(const Event& event) {
   }
 }
 
+bool Chaos::all_have_been_there() {
+  if (spec_.calm == never) return true;
+  if (all_there_since_ == never) {
+    for (const auto& job : jobs_)
+      for (Member* worker : job.workers)
+        if (!worker->host().up() || worker->host().engine()->state() != agent::EngineState::running)
+          return false;
+    all_there_since_ = world_.now();
+  }
+  return world_.now() - all_there_since_ >= spec_.calm;
+}
+
 void Chaos::act() {
+  if (!all_have_been_there()) return;
   double total = 0;
   for (const double weight : spec_.weights) total += weight;
   double x = random_.unit() * total;
@@ -91,13 +110,42 @@ void Chaos::act() {
 }
 
 // A child switch that ends in order leaves its parent, so that its workers are in no sum until it
-// is back: nothing for jobs whose sums must be full.
+// is back: nothing for jobs whose sums must be full, or that go on without a break.
 bool Chaos::may_leave(const SwitchNode& node) const {
   if (!node.spec().parent) return true;
   return std::none_of(jobs_.begin(), jobs_.end(), [&](const ChaosJob& job) {
-    return job.full &&
+    return (job.full || job.unbroken) &&
            std::find(job.switches.begin(), job.switches.end(), &node) != job.switches.end();
   });
+}
+
+void Chaos::perform_restart(Act act, ChaosJob& job, SwitchNode& node) {
+  const Time now = world_.now();
+  const auto absence = [&] { return random_.between(millisecond, spec_.longest_absence); };
+  const auto start_at = [&](Time at, SwitchNode& which) {
+    world_.queue.schedule(at, *this, start_switch_kind, 0, &which);
+  };
+  if (act == Act::restart_all) {
+    for (SwitchNode* each : job.switches) {
+      each->crash();
+      start_at(now + absence(), *each);
+    }
+    return;
+  }
+  if (act == Act::stop_switch && may_leave(node)) {
+    node.stop();
+  } else {
+    node.crash();
+  }
+  if (act == Act::stand_in) node.stand_in();
+  const Time back_at = now + absence();
+  start_at(back_at, node);
+  if (act != Act::restart_twice) return;
+  // From at once to when members are back at work.
+  const Time again_at = back_at + random_.between(10 * microsecond, 80 * millisecond);
+  const Time away = random_.between(100 * microsecond, spec_.longest_absence);
+  world_.queue.schedule(again_at, *this, crash_switch_kind,
+                        static_cast<std::uint32_t>(away / microsecond), &node);
 }
 
 void Chaos::perform(Act act, ChaosJob& job, SwitchNode& node) {
@@ -124,12 +172,10 @@ void Chaos::perform(Act act, ChaosJob& job, SwitchNode& node) {
       break;
     case Act::restart_switch:
     case Act::stop_switch:
-      if (act == Act::stop_switch && may_leave(node)) {
-        node.stop();
-      } else {
-        node.crash();
-      }
-      world_.queue.schedule(now + absence, *this, start_switch_kind, 0, &node);
+    case Act::restart_twice:
+    case Act::restart_all:
+    case Act::stand_in:
+      perform_restart(act, job, node);
       break;
     case Act::member_reset:
       if (engine == nullptr) break;

@@ -20,7 +20,10 @@ enum class Act : std::uint8_t {
   pause_worker,
   pause_switch,
   restart_switch,
-  stop_switch,  ///< in order, so that agents are told; comes back
+  stop_switch,    ///< in order, so that agents are told; comes back
+  restart_twice,  ///< and crashes again while members are coming back
+  restart_all,    ///< all switches of the job at once; they come back one after another
+  stand_in,       ///< it vanishes, and another machine takes its address: another MAC
   member_reset,
   operator_reset,
   halt,  ///< by a member or the operator; resumed soon
@@ -39,12 +42,15 @@ struct ChaosSpec {
   Time mean_interval = 0;  ///< between acts; 0: none
   std::array<double, act_count> weights{};
   Time longest_absence = 50 * millisecond;
+  /// Nothing happens before all workers have been in their jobs for so long; never: at once.
+  Time calm = never;
 };
 
 /// What chaos may do to a job.
 struct ChaosJob {
   std::uint16_t job = 0;
-  bool full = true;  ///< no act that makes sums less than full
+  bool full = true;       ///< no act that makes sums less than full
+  bool unbroken = false;  ///< nor one that is not a switch's restart
   std::uint32_t slots = 0;
   std::vector<Member*> workers;
   std::vector<SwitchNode*> switches;      ///< that run it, the root first
@@ -67,11 +73,14 @@ class Chaos final : public EventHandler {
   enum Kind : std::uint32_t {
     act_kind = first_own_event,
     start_switch_kind,  // object = the switch
+    crash_switch_kind,  // object = the switch; it comes back after value microseconds
     resume_kind,        // value = job's index, object = the switch
     force_kind,         // the same; the slot is in open_
   };
   void act();
+  bool all_have_been_there();
   void perform(Act act, ChaosJob& job, SwitchNode& node);
+  void perform_restart(Act act, ChaosJob& job, SwitchNode& node);
   bool may_leave(const SwitchNode& node) const;
   void schedule_next();
 
@@ -80,6 +89,7 @@ class Chaos final : public EventHandler {
   std::vector<ChaosJob> jobs_;
   Random random_;
   Time until_ = 0;
+  Time all_there_since_ = never;
   std::array<std::uint64_t, act_count> happened_{};
   datapath::OpenSlot open_;
 };

@@ -57,6 +57,12 @@ void Checks::ended(const Ending& ending) {
       wrong(ending, property::honest,
             format("an error (%s) is not one line of text", agent::error_name(error.code)));
     }
+    if (rules_[operation.job].unbroken && !ending.stopped) {
+      wrong(ending, property::continuity,
+            format("job %u operation %u of base round %u failed, though nothing but switches has "
+                   "restarted: %s",
+                   operation.job, operation.index, operation.base_round, error.text.c_str()));
+    }
     return;
   }
   ++figures.completed;

@@ -30,6 +30,8 @@ inline constexpr const char* marks = "marks";  ///< congestion is not told
 inline constexpr const char* replicas = "replicas";  ///< weights of an asynchronous job differ
 inline constexpr const char* once =
     "once";  ///< a push or an update is missing, twice or out of order
+inline constexpr const char* continuity =
+    "continuity";  ///< an operation failed though nothing but switches has restarted
 inline constexpr const char* idle = "idle";        ///< the engine asks to be called for nothing
 inline constexpr const char* buffers = "buffers";  ///< a rule of pipeline memory (checking_pool.h)
 inline constexpr const char* honest = "honest";    ///< what a completion says about itself
@@ -41,6 +43,8 @@ struct JobRules {
   /// Nobody leaves, is evicted or forced, and the threshold is the number of members: every sum is
   /// full.
   bool full = true;
+  /// Nothing but switches' restarts happens to it: no operation may fail.
+  bool unbroken = false;
 };
 
 /// Ranks of a job.
@@ -81,7 +85,8 @@ struct Ending {
   std::span<const float> output;
   Time submitted = 0;
   Time deadline = never;
-  Time slack = 0;  ///< how late the host may have noticed
+  Time slack = 0;        ///< how late the host may have noticed
+  bool stopped = false;  ///< no others are begun any more, so that it may have been alone
 };
 
 class Checks {

@@ -42,6 +42,7 @@ void PlannedFaults::begin(const PlannedFault& fault) {
     } else {
       node.crash();
     }
+    if (fault.kind == FaultKind::stand_in) node.stand_in();
   } else {
     Member& member = *victims_.hosts[fault.node];
     if (fault.kind == FaultKind::pause) return member.host().pause(fault.duration);

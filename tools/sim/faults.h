@@ -13,10 +13,11 @@
 namespace iswitch::sim {
 
 enum class FaultKind : std::uint8_t {
-  pause,  ///< the program stands still, and goes on afterwards
-  crash,  ///< the program vanishes, and is started again afterwards
-  stop,   ///< the program ends in order (Leave), and is started again afterwards
-  cut,    ///< nothing crosses the cable to the node's switch or parent
+  pause,     ///< the program stands still, and goes on afterwards
+  crash,     ///< the program vanishes, and is started again afterwards
+  stop,      ///< the program ends in order (Leave), and is started again afterwards
+  cut,       ///< nothing crosses the cable to the node's switch or parent
+  stand_in,  ///< of a switch: it vanishes, and another machine takes its address afterwards
 };
 
 struct PlannedFault {

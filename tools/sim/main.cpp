@@ -34,6 +34,7 @@ struct Options {
   std::string seeds;
   double soak_seconds = 0;
   bool json = false, hashes = false, keep_going = false, no_chaos = false, no_faults = false;
+  bool restarts = false;
   std::size_t trace = 60;
   unsigned threads = 0;
   std::string shape = "any", modes = "any";
@@ -86,6 +87,7 @@ class Progress {
 RandomLimits limits_of(const Options& options) {
   RandomLimits limits;
   limits.chaos = !options.no_chaos;
+  limits.restarts = options.restarts;
   if (options.no_faults) limits.faults = 0;
   limits.shape = options.shape == "star"   ? Shape::star
                  : options.shape == "tree" ? Shape::tree
@@ -102,6 +104,7 @@ std::string again(const Options& options, std::uint64_t seed) {
   if (!options.file.empty()) line += options.file + " ";
   line += "--seed " + std::to_string(seed);
   if (options.no_chaos) line += " --no-chaos";
+  if (options.restarts) line += " --restarts";
   if (options.no_faults) line += " --no-faults";
   if (options.shape != "any") line += " --shape " + options.shape;
   if (options.modes != "any") line += " --modes " + options.modes;
@@ -214,6 +217,8 @@ void describe(CLI::App& app, Options& options) {
       ->option_text("LINK=FILE|FOLDER");
   app.add_flag("--no-chaos", options.no_chaos, "random scenarios: nodes stay up, nobody resets");
   app.add_flag("--no-faults", options.no_faults, "random scenarios: links are clean");
+  app.add_flag("--restarts", options.restarts,
+               "random scenarios: switches restart in every one of them");
   app.add_option("--shape", options.shape, "random scenarios: star, tree or any")
       ->check(CLI::IsMember({"any", "star", "tree"}))
       ->capture_default_str();

@@ -12,7 +12,7 @@ constexpr std::uint8_t ecn_echo_bit = 0x10;
 constexpr std::size_t tos_offset = wire::ethernet_bytes + 1;
 }  // namespace
 
-void MarkWatch::received(Bytes frame) {
+void MarkWatch::received(Bytes frame, bool from_parent) {
   if (frame.size() < wire::payload_offset || frame[12] != 0x08 || frame[13] != 0x00) return;
   const std::uint8_t* header = frame.data() + wire::encapsulation_bytes;
   const unsigned type = header[0] & 15U;
@@ -30,6 +30,7 @@ void MarkWatch::received(Bytes frame) {
   }
   const bool experienced = (frame[tos_offset] & 3U) == static_cast<unsigned>(wire::Ecn::ce);
   if (type == 1) {
+    slot.judged = slot.judged || !from_parent;
     (experienced ? slot.from_parent_marked : slot.from_parent_unmarked) = true;
     return;
   }

@@ -19,8 +19,9 @@ class MarkWatch {
   explicit MarkWatch(World& world) : world_(world) {}
 
   void add_job(wire::JobId job, std::uint32_t slots) { jobs_[job].resize(slots); }
-  /// Before the switch gets it.
-  void received(Bytes frame);
+  /// Before the switch gets it. A result that is not the parent's is one that a member hands back
+  /// after a restart: what it says of congestion is history.
+  void received(Bytes frame, bool from_parent);
   /// A result for members.
   void sent(const wire::ResultFields& result, const std::string& node);
   void forget();

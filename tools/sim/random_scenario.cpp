@@ -169,10 +169,39 @@ ChaosSpec chaos_spec(Random& random) {
   weight(Act::pause_switch) *= 0.5;
   weight(Act::restart_switch) *= 0.4;
   weight(Act::stop_switch) *= 0.3;
+  weight(Act::restart_twice) *= 0.2;
+  weight(Act::restart_all) *= 0.2;
+  weight(Act::stand_in) *= 0.2;
   weight(Act::force) *= 3;
   weight(Act::force_by_member) *= 3;
   spec.longest_absence = random.between(5, 60) * millisecond;
   return spec;
+}
+
+// Switches restart, alone, all at once or again while members are coming back, and nothing else
+// happens to the programs: operations take longer, and none may fail.
+void only_restarts(Scenario& scenario, Random& random) {
+  ChaosSpec spec;
+  spec.mean_interval = random.between(8, 80) * millisecond;
+  for (const Act act : {Act::restart_switch, Act::stop_switch, Act::restart_twice, Act::restart_all,
+                        Act::stand_in, Act::pause_switch})
+    spec.weights[static_cast<std::size_t>(act)] = random.chance(0.2) ? 0 : random.unit();
+  spec.weights[static_cast<std::size_t>(Act::restart_switch)] += 0.1;
+  spec.longest_absence = random.between(2, 60) * millisecond;
+  spec.calm = 20 * millisecond;  // longer than any copy of a Join is under way
+  scenario.chaos = spec;
+  scenario.trouble = 2 * scenario.trouble;
+  for (JobPlan& plan : scenario.jobs) {
+    control::JobConfig& config = plan.config;
+    const bool async = config.mode == wire::Mode::async;
+    plan.workload.deadline = random.between(3, 6) * second;
+    plan.workload.mistakes = plan.workload.naps = 0;
+    config.evict_silent = false;
+    config.member_timeout = random.between(300, 1000) * millisecond;
+    if (async) config.history.reset();
+    // Where a straggler may be behind by more than is kept, the job may have to begin afresh.
+    plan.unbroken = async || plan.full;
+  }
 }
 
 }  // namespace
@@ -199,8 +228,18 @@ Scenario random_scenario(std::uint64_t seed, const RandomLimits& limits) {
     return job.config.mode == wire::Mode::async;
   });
   if (async) scenario.probe = 20 * second;
-  if (limits.chaos) {
+  const bool quietly = random.chance(limits.restarts ? 0.7 : 0.15);
+  if (limits.chaos && quietly) {
+    only_restarts(scenario, random);
+  } else if (limits.chaos) {
     scenario.chaos = chaos_spec(random);
+    if (limits.restarts) {
+      for (const Act act :
+           {Act::restart_switch, Act::restart_twice, Act::restart_all, Act::stand_in})
+        scenario.chaos.weights[static_cast<std::size_t>(act)] += random.unit();
+    }
+    for (JobPlan& plan : scenario.jobs)
+      if (random.chance(0.1)) plan.resume_within = 0;
     if (random.chance(0.5)) {
       scenario.intruder_interval = random.between(20, 2000) * microsecond;
       scenario.intruder_at = scenario.hosts[random.below(scenario.hosts.size())].node;

@@ -18,6 +18,7 @@ struct RandomLimits {
   unsigned workers = 8;  ///< at most, a job; twice as many in a tree
   double faults = 1;     ///< scales the links' faults; 0: none
   bool chaos = true;
+  bool restarts = false;  ///< every scenario has switches that restart
   Time trouble = 150 * millisecond;
 };
 

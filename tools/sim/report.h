@@ -53,6 +53,9 @@ struct Report {
   std::uint64_t violation_count = 0;
   std::uint64_t hash = 0;  ///< of the event log
   std::uint64_t events = 0, frames = 0, operations = 0, failures = 0, elements = 0, acts = 0;
+  /// Times that a worker went on after a restart, and results sent back for others then; of the
+  /// programs that are there in the end.
+  std::uint64_t resumes = 0, handed_back = 0;
   std::map<std::string, std::uint64_t> errors;    ///< failed operations and pushes by error
   std::map<std::string, std::uint64_t> counters;  ///< all switches' pipelines together
   std::map<std::string, std::uint64_t> faults;    ///< what happened, by kind

@@ -70,11 +70,12 @@ void Run::build_job(unsigned index) {
   const unsigned ranks = ranks_of(scenario_, index);
   if (config.mode == wire::Mode::sync) {
     job.sync = std::make_unique<SyncProgram>();
-    checks_.set_rules(config.id, {ranks, plan.full});
+    checks_.set_rules(config.id, {ranks, plan.full, plan.unbroken});
   } else {
     job.async = std::make_unique<AsyncProgram>();
     job.async_checks = std::make_unique<AsyncChecks>(
         world_, config.id, index, ranks, plan.workload.max_elements, config.segment_bytes / 4);
+    if (plan.unbroken) job.async_checks->expect_unbroken(scenario_.switches.size() > 1);
   }
   JobProgram& program = job.program();
   program.job = config.id;
@@ -89,6 +90,7 @@ void Run::build_job(unsigned index) {
   options.key = config.key;
   options.max_segment_bytes = config.segment_bytes;
   options.ecn = plan.ecn;
+  options.resume_within = plan.resume_within;
   options.min_retransmit = plan.min_retransmit;
   // A member is never silent for long enough to lose its place while it is alive.
   options.ping_interval = std::min(second, config.member_timeout / 4);
@@ -208,7 +210,7 @@ void Run::build_chaos() {
   std::vector<Target> targets;
   for (unsigned j = 0; j < scenario_.jobs.size(); ++j) {
     const JobPlan& plan = scenario_.jobs[j];
-    ChaosJob chaos{plan.config.id, plan.full, plan.config.slots, {}, {}, {}};
+    ChaosJob chaos{plan.config.id, plan.full, plan.unbroken, plan.config.slots, {}, {}, {}};
     Target target{
         plan.config.id, !plan.config.key.empty(), plan.config.slots, plan.config.segment_bytes, {}};
     for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -424,6 +426,12 @@ void Run::leave() {
                               node->spec().name.c_str(), job.config.id, job.members.size()));
     }
   }
+  for (const auto& host : hosts_) {
+    if (host->engine() == nullptr) continue;
+    const agent::Statistics statistics = host->engine()->statistics();
+    resumes_ += statistics.resumes;
+    handed_back_ += statistics.handed_back;
+  }
   for (const auto& node : switches_) node->stop();
   for (const auto& member : members_) member->crash();
 }
@@ -541,6 +549,8 @@ Report Run::report(std::size_t trace_lines) {
   report.hash = world_.trace.hash();
   report.events = world_.queue.handled();
   report.elements = checks_.elements_checked();
+  report.resumes = resumes_;
+  report.handed_back = handed_back_;
   describe_jobs(report);
   for (std::size_t act = 0; act < act_count; ++act) {
     const auto count = chaos_->acts(static_cast<Act>(act));

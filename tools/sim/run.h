@@ -100,6 +100,7 @@ class Run {
   std::unique_ptr<PlannedFaults> faults_;
   std::unique_ptr<Intruder> intruder_;  // its cable is the last one
   Time worked_until_ = 0;
+  std::uint64_t resumes_ = 0, handed_back_ = 0;
 };
 
 }  // namespace iswitch::sim

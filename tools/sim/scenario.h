@@ -44,7 +44,9 @@ struct JobPlan {
   control::JobConfig config;
   std::map<unsigned, std::uint16_t> thresholds;  ///< by switch, where it is not config's
   WorkloadSpec workload;
-  bool full = true;  ///< see JobRules
+  bool full = true;                  ///< see JobRules
+  bool unbroken = false;             ///< the same
+  Time resume_within = 10 * second;  ///< the agents' (EngineOptions)
   bool ecn = false;
   Time min_retransmit = 2 * millisecond;
 };

@@ -102,6 +102,7 @@ JobPlan read_job(const json& value, const std::string& pointer, JsonErrors& erro
   if (object.integer("member_timeout_ms", 10, 86'400'000, timeout))
     config.member_timeout = timeout * millisecond;
   object.boolean("ecn", plan.ecn);
+  object.boolean("unbroken", plan.unbroken);
   object.time("min_retransmit_us", microsecond, plan.min_retransmit);
   if (const json* load = object.find("workload")) {
     read_workload(*load, object.at("workload"), mode == 1, plan.workload, errors);
@@ -144,9 +145,9 @@ void read_faults(JsonReader& root, Scenario& scenario, JsonErrors& errors) {
     JsonReader object((*faults)[i], pointer, errors);
     PlannedFault fault;
     std::size_t kind = 1;
-    constexpr const char* kinds = "\"pause\", \"crash\", \"stop\" or \"cut\"";
+    constexpr const char* kinds = "\"pause\", \"crash\", \"stop\", \"cut\" or \"stand-in\"";
     if (object.required("what", kinds) != nullptr)
-      object.choice("what", {"pause", "crash", "stop", "cut"}, kind);
+      object.choice("what", {"pause", "crash", "stop", "cut", "stand-in"}, kind);
     fault.kind = static_cast<FaultKind>(kind);
     if (object.required("at_ms", "a time from the start of the run") != nullptr)
       object.time("at_ms", millisecond, fault.at);

@@ -16,6 +16,7 @@ constexpr std::size_t job_at = header + 2;
 constexpr std::size_t member_at = header + 4;
 constexpr std::size_t round_at = header + 6;
 constexpr std::size_t tag_at = header + 14;
+constexpr std::size_t missing_at = header + wire::header_bytes + 32;  // of a control reply
 constexpr std::uint8_t ecn_echo_bit = 0x10;
 
 bool is_contribution(Bytes frame) {
@@ -29,8 +30,9 @@ void reseal(std::span<std::uint8_t> frame) {
 
 }  // namespace
 
-bool SwitchBugs::receive(FramePool& pool, datapath::PortId port, FrameRef& frame,
+bool SwitchBugs::receive(FramePool& pool, datapath::PortId port, bool from_parent, FrameRef& frame,
                          std::vector<Fed>& more) {
+  if (!from_parent && !receive_held(frame)) return false;
   if (bug_ == SwitchBug::lose_frame && random_.chance(0.01)) return false;
   if (!is_contribution(frame.view())) return true;
   const bool filled = frame.size() > wire::payload_offset;
@@ -84,6 +86,12 @@ bool SwitchBugs::send(unsigned member, std::span<std::uint8_t> frame) {
     case SwitchBug::lose_mark:
       frame[flags_at] &= static_cast<std::uint8_t>(~ecn_echo_bit);
       break;
+    case SwitchBug::settle_early:
+      frame[flags_at] |= wire::flag::settled;
+      break;
+    case SwitchBug::forget_doubt:
+      frame[flags_at] &= static_cast<std::uint8_t>(~wire::flag::retransmit);
+      break;
     case SwitchBug::renumber:
       if (member != 1 || !random_.chance(0.01)) return true;
       wire::store_be32(&frame[round_at], wire::load_be32(&frame[round_at]) + 1);
@@ -93,6 +101,30 @@ bool SwitchBugs::send(unsigned member, std::span<std::uint8_t> frame) {
   }
   reseal(frame);
   return true;
+}
+
+// What a member hands back.
+bool SwitchBugs::receive_held(FrameRef& frame) const {
+  const Bytes seen = frame.view();
+  if (seen.size() < wire::payload_offset || seen[header] != (wire::protocol_version << 4 | 1))
+    return true;
+  if (bug_ == SwitchBug::lose_held) return false;
+  if (bug_ != SwitchBug::wrong_held || seen.size() == wire::payload_offset) return true;
+  const auto bytes = frame.own();
+  bytes[bytes.size() - 4] ^= 1;
+  reseal(bytes);
+  return true;
+}
+
+void SwitchBugs::answer(std::span<std::uint8_t> frame) const {
+  if (bug_ != SwitchBug::deny_stream || frame.size() < missing_at + 8 ||
+      frame[header] != (wire::protocol_version << 4 | 3) ||
+      frame[header + 1] != static_cast<std::uint8_t>(wire::Action::rejoin) ||
+      (frame[missing_at] & 0x80) == 0)
+    return;
+  const std::uint64_t somebody_new = std::uint64_t{1} << 32;
+  wire::store_be64(&frame[missing_at], somebody_new);
+  reseal(frame);
 }
 
 void SwitchBugs::remember(datapath::PortId port, Bytes frame) {

@@ -30,6 +30,12 @@ enum class SwitchBug : std::uint8_t {
   miscount,       ///< results say one worker less
   lose_mark,      ///< ECN-ECHO is not carried on to results
   renumber,       ///< a result goes to one member under the next round's number
+  // After a restart (protocol.md section 9); in jobs without a key:
+  deny_stream,   ///< what members say of their stream is not listened to: the job starts afresh
+  lose_held,     ///< results that members hand back are lost
+  wrong_held,    ///< the last float of a result that is handed back differs
+  settle_early,  ///< asynchronous: any result looks like the answer of settling
+  forget_doubt,  ///< asynchronous: that nobody knows who is in an update is not said
 };
 
 class SwitchBugs {
@@ -43,7 +49,10 @@ class SwitchBugs {
   SwitchBug bug() const { return bug_; }
 
   /// A frame on its way to the pipeline; false: it is lost. What else is fed goes to `more`.
-  bool receive(FramePool& pool, datapath::PortId port, FrameRef& frame, std::vector<Fed>& more);
+  bool receive(FramePool& pool, datapath::PortId port, bool from_parent, FrameRef& frame,
+               std::vector<Fed>& more);
+  /// A control packet on its way out.
+  void answer(std::span<std::uint8_t> frame) const;
   /// A member's copy of a result on its way out; false: it is not sent.
   bool send(unsigned member, std::span<std::uint8_t> frame);
   /// The program has ended.
@@ -58,6 +67,7 @@ class SwitchBugs {
   void remember(datapath::PortId port, Bytes frame);
   void add_as_others(FramePool& pool, const FrameRef& frame, bool all, std::vector<Fed>& more);
   void swap_payload(FrameRef& frame);
+  bool receive_held(FrameRef& frame) const;
 
   SwitchBug bug_;
   Random random_;

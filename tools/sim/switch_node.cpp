@@ -257,9 +257,11 @@ void SwitchNode::receive(datapath::PortId port, FrameRef frame) {
     ++totals_.while_down;
     return;
   }
-  if (marks_) marks_->received(frame.view());
+  if (marks_) marks_->received(frame.view(), spec_.parent && port == 0);
   std::vector<SwitchBugs::Fed> more;
-  if (spec_.bug != SwitchBug::none && !bugs_.receive(world_.frames, port, frame, more)) return;
+  if (spec_.bug != SwitchBug::none &&
+      !bugs_.receive(world_.frames, port, spec_.parent && port == 0, frame, more))
+    return;
   const unsigned shard = shard_of(frame.view());
   push(shard, port, std::move(frame));
   for (auto& fed : more) {
@@ -337,7 +339,10 @@ void SwitchNode::carry_out(control::Effects& effects) {
     }
   }
   for (const auto& frame : effects.frames) {
-    if (frame.port < ports_.size()) ports_[frame.port]->send(world_.frames.copy(frame.bytes));
+    if (frame.port >= ports_.size()) continue;
+    FrameRef copy = world_.frames.copy(frame.bytes);
+    if (spec_.bug != SwitchBug::none) bugs_.answer(copy.own());
+    ports_[frame.port]->send(std::move(copy));
   }
   effects.orders.clear();
   effects.frames.clear();

@@ -75,6 +75,8 @@ class SwitchNode final : public EventHandler {
   /// Nothing is taken from any ring for so long; frames go on arriving.
   void pause(Time duration) { paused_until_ = world_.now() + duration; }
   bool up() const { return control_.has_value(); }
+  /// While it is down: another machine has its address from now on.
+  void stand_in() { ++spec_.address.mac.bytes[3]; }
   /// Program starts so far; base rounds of different lives differ.
   unsigned life() const { return life_; }
 

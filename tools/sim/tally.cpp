@@ -38,6 +38,8 @@ void Tally::add(const Report& report) {
   add(total_, report);
   for (const auto& [name, count] : report.faults) faults_[name] += count;
   for (const auto& [name, count] : report.errors) errors_[name] += count;
+  resumes_ += report.resumes;
+  handed_back_ += report.handed_back;
   sim::add(links_, report.links);
 }
 
@@ -66,9 +68,15 @@ std::string Tally::table(double wall_seconds) const {
       {"packet marked", links_.marked},
       {"link stood still", links_.spikes}};
   for (const auto& [name, count] : links) faults.add({name, number(count)});
+  Table resumed({{"after restarts"}, {"times", Table::Align::right}});
+  if (resumes_ != 0) {
+    resumed.add({"a worker went on", number(resumes_)});
+    resumed.add({"a result was handed back", number(handed_back_)});
+  }
   Table errors({{"operations that ended with"}, {"times", Table::Align::right}});
   for (const auto& [name, count] : errors_) errors.add({name, number(count)});
   return runs.text("no runs\n") + "\n" + faults.text("no faults\n") + "\n" +
+         (resumes_ != 0 ? resumed.text("") + "\n" : "") +
          errors.text("no operation ended in an error\n") +
          format("\n%.0f s, %.2f million packets/s\n", wall_seconds,
                 wall_seconds > 0 ? static_cast<double>(total_.packets) / wall_seconds / 1e6 : 0);

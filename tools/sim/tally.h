@@ -24,6 +24,7 @@ class Tally {
   std::map<std::string, Row> rows_;  // by kind of topology and mode
   Row total_;
   std::map<std::string, std::uint64_t> faults_, errors_;
+  std::uint64_t resumes_ = 0, handed_back_ = 0;
   LinkCounters links_;
 };
 

@@ -179,7 +179,7 @@ void Worker::completed(const agent::Completion& completion, agent::Engine& engin
   world_.trace.add(now, What::complete, host_.number(), pending->operation.index,
                    static_cast<std::uint32_t>(code));
   checks_.ended({pending->operation, completion, rank_, pending->out(), pending->submitted,
-                 pending->deadline, slack(pending->deadline)});
+                 pending->deadline, slack(pending->deadline), program_.stopping});
   check_input(*pending);
   if (code == agent::ErrorCode::none) ++successes_;
   if (code != agent::ErrorCode::none && code != agent::ErrorCode::root_missing) {

@@ -157,6 +157,80 @@ TEST_CASE("planted in an asynchronous job: a bug is caught", "[sim]") {
   }
 }
 
+namespace {
+
+// Nothing but restarts, many of them: of the first switch, or of all in turn.
+Scenario restarting(Scenario scenario) {
+  scenario.trouble = second;
+  for (JobPlan& plan : scenario.jobs) {
+    plan.unbroken = true;
+    plan.workload.deadline = 2 * second;
+  }
+  for (auto& host : scenario.hosts) {  // so that not all have the same results
+    host.cable.down.faults.loss = 0.05;
+    host.cable.up.faults.loss = 0.02;
+  }
+  for (Time at = 50 * millisecond; at < 900 * millisecond; at += 70 * millisecond) {
+    PlannedFault fault;
+    fault.at = at;
+    fault.duration = 3 * millisecond;
+    fault.at_switch = true;
+    fault.node = static_cast<unsigned>(scenario.faults.size() % scenario.switches.size());
+    scenario.faults.push_back(fault);
+  }
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("restarts that lose nothing", "[sim]") {
+  for (const Scenario& scenario : {restarting(quiet_star(1, 4)), restarting(asynchronous(1)),
+                                   restarting(quiet_tree(1, 2, 3))}) {
+    const Report report = run_with(scenario, SwitchBug::none);
+    INFO(lines_of(report));
+    CHECK(report.violations.empty());
+    CHECK(report.failures == 0);
+    CHECK(report.resumes > 20);
+    CHECK(report.handed_back > 20);
+    CHECK(report.operations > 500);
+  }
+}
+
+TEST_CASE("planted in a switch that restarts: a bug is caught", "[sim]") {
+  struct Case {
+    const char* name;
+    SwitchBug bug;
+    const char* property;
+  };
+  const Case cases[] = {
+      {"the job starts afresh", SwitchBug::deny_stream, property::continuity},
+      {"lose what is handed back", SwitchBug::lose_held, property::continuity},
+      {"other bits in what is handed back", SwitchBug::wrong_held, property::same_bits},
+  };
+  for (const Case& c : cases) {
+    INFO("planted: " << c.name);
+    const Report report = run_with(restarting(quiet_star(1, 4)), c.bug);
+    INFO(lines_of(report));
+    CHECK(report.broken(c.property));
+  }
+}
+
+TEST_CASE("planted in a switch that restarts, asynchronous: a bug is caught", "[sim]") {
+  const Report early = run_with(restarting(asynchronous(1)), SwitchBug::settle_early);
+  INFO(lines_of(early));
+  CHECK(early.broken(property::exact_sum));
+  Scenario tree = quiet_tree(1, 2, 3);
+  tree.jobs[0] = asynchronous(1).jobs[0];
+  tree = restarting(tree);
+  const Report clean = run_with(tree, SwitchBug::none);
+  INFO(lines_of(clean));
+  CHECK(clean.violations.empty());
+  for (auto& plan : tree.switches) plan.node.bug = SwitchBug::forget_doubt;
+  const Report sure = run_with(tree, SwitchBug::forget_doubt);
+  INFO(lines_of(sure));
+  CHECK(sure.broken(property::exact_sum));
+}
+
 TEST_CASE("planted in a link: corruption behind the checksum is caught", "[sim]") {
   Scenario scenario = quiet_star(2, 4);
   for (auto& host : scenario.hosts) {

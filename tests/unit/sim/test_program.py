@@ -52,6 +52,12 @@ class Scenarios(unittest.TestCase):
         # 40 operations of 695 segments from 8 workers, each answered once to each.
         self.assertGreaterEqual(result["packets"], 2 * 8 * 40 * 695)
 
+    def test_restarts(self):
+        result = self.check("restarts")
+        self.assertEqual(result["failures"], 0)
+        self.assertEqual(result["faults"]["planned"], 12)
+        self.assertGreater(result["operations"], 1000)
+
     def test_two_tiers(self):
         result = self.check("two-tiers")
         self.assertGreater(result["links"]["lost"], 100)

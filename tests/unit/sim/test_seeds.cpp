@@ -36,6 +36,27 @@ TEST_CASE("the same seed gives the same run", "[sim]") {
   }
 }
 
+TEST_CASE("switches restart in every scenario and nothing is lost", "[sim]") {
+  RandomLimits limits;
+  limits.restarts = true;
+  std::uint64_t operations = 0;
+  std::uint64_t resumes = 0;
+  std::uint64_t handed_back = 0;
+  const std::uint64_t seeds = seeds_wanted() / 2;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Report report = Run(random_scenario(seed, limits)).execute();
+    INFO("seed " << seed << "; again with: iswitch-sim --restarts --seed " << seed);
+    INFO(text_of(report));
+    REQUIRE(report.violations.empty());
+    operations += report.operations;
+    resumes += report.resumes;
+    handed_back += report.handed_back;
+  }
+  CHECK(operations > 50 * seeds);
+  CHECK(resumes > 5 * seeds);
+  CHECK(handed_back > 5 * seeds);
+}
+
 TEST_CASE("random scenarios under faults break no property", "[sim]") {
   std::uint64_t operations = 0;
   std::uint64_t failures = 0;
