@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "agent/transport/clock.h"
@@ -34,6 +35,24 @@ std::uint16_t random_port(std::uint16_t users) {
   static_cast<void>(!getrandom(&value, sizeof value, 0));
   constexpr unsigned first = 49'152, end = 65'536;  // the dynamic ports
   return static_cast<std::uint16_t>(first + value % (end - first - users));
+}
+
+/// Of a host that announces, unasked and to all, which MAC has its address now (RFC 5227): a
+/// standby that takes over. Request or reply, the address is in both of its places.
+std::optional<wire::Mac> announced(wire::Ipv4 ip, const wire::Mac& own, Bytes frame) {
+  constexpr std::size_t arp_bytes = 28;
+  if (frame.size() < wire::ethernet_bytes + arp_bytes ||
+      wire::load_be16(frame.data() + 12) != ethertype_arp)
+    return std::nullopt;
+  const std::uint8_t* const arp = frame.data() + wire::ethernet_bytes;
+  static constexpr std::array<std::uint8_t, 7> kind{0, 1, 8, 0, 6, 4, 0};
+  if (!std::equal(kind.begin(), kind.end(), arp) || (arp[7] != 1 && arp[7] != 2) ||
+      wire::load_be32(arp + 14) != ip.value || wire::load_be32(arp + 24) != ip.value)
+    return std::nullopt;
+  wire::Mac mac;
+  std::copy_n(arp + 8, mac.bytes.size(), mac.bytes.begin());
+  if (mac.is_group() || mac == own || mac == wire::Mac{}) return std::nullopt;
+  return mac;
 }
 
 }  // namespace
@@ -197,6 +216,10 @@ void FramePort::answer(Bytes frame) {
   if (const auto mac = local_.arp_reply_from(options_.switch_ip, frame)) {
     switch_mac_ = *mac;
     heard_at_ = monotonic_now();
+    return;
+  }
+  if (const auto mac = announced(options_.switch_ip, device_->mac(), frame)) {
+    switch_mac_ = *mac;
     return;
   }
   if (const auto outcome = local_.handle(frame); !outcome.reply.empty()) send_bytes(outcome.reply);

@@ -195,11 +195,12 @@ TEST_CASE("a halted job holds operations back, and says so at their deadline") {
   }
 }
 
-TEST_CASE("a switch that is gone") {
+TEST_CASE("a switch that is gone, and nobody waits for") {
   constexpr std::size_t ranks = 2;
   TestSwitch on({.jobs = {job_of(ranks)}});
   std::string problem;
-  Agents agents = join_all(on, ranks, problem);
+  const auto adjust = [](AgentOptions& options, std::size_t) { options.resume_within = 0ms; };
+  Agents agents = join_all(on, ranks, problem, adjust);
   REQUIRE(problem.empty());
   REQUIRE(on_each(ranks, [&](std::size_t rank) { return sum_once(*agents[rank], rank, ranks); }) ==
           "");

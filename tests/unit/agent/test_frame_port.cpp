@@ -269,6 +269,52 @@ TEST_CASE("the port answers to ARP and ping for its address") {
   CHECK(wire::load_be32(&(*reply)[28]) == own_ip.value);
 }
 
+TEST_CASE("a standby that announces the switch's address is where frames go from then on") {
+  FakeSwitch fake;
+  const auto port = fake.open();
+  REQUIRE(port);
+  const auto destination = [&] {
+    const auto datagram = contribution(0, {});
+    port->send(std::span<const Outgoing>(&datagram, 1), 0);
+    std::optional<Frame> frame;
+    for (int i = 0; i < 10'000 && !frame; ++i) {
+      frame = fake.server.receive();
+      if (frame && is_arp(*frame, 1)) frame.reset();
+      if (!frame) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    REQUIRE(frame);
+    wire::Mac mac;
+    std::copy_n(frame->begin(), 6, mac.bytes.begin());
+    return wire::to_string(mac);
+  };
+  const auto announce = [&](const wire::Mac& mac, wire::Ipv4 ip, std::uint8_t operation) {
+    Frame frame(60);
+    std::fill_n(frame.begin(), 6, std::uint8_t{0xFF});
+    std::copy(mac.bytes.begin(), mac.bytes.end(), frame.begin() + 6);
+    wire::store_be16(&frame[12], 0x0806);
+    const std::uint8_t fixed[] = {0, 1, 8, 0, 6, 4, 0, operation};
+    std::copy(std::begin(fixed), std::end(fixed), frame.begin() + 14);
+    std::copy(mac.bytes.begin(), mac.bytes.end(), frame.begin() + 22);
+    wire::store_be32(&frame[28], ip.value);
+    wire::store_be32(&frame[38], ip.value);
+    fake.server.send(frame);
+    for (int i = 0; i < 20; ++i) {
+      CHECK(port->receive().empty());
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  };
+  CHECK(destination() == wire::to_string(switch_mac));
+  const wire::Mac other{{2, 0, 0, 0, 1, 0x77}}, group{{3, 0, 0, 0, 1, 0x77}};
+  announce(group, switch_ip, 1);
+  announce(other, {switch_ip.value - 1}, 1);
+  announce(other, switch_ip, 3);
+  CHECK(destination() == wire::to_string(switch_mac));
+  announce(other, switch_ip, 1);
+  CHECK(destination() == wire::to_string(other));
+  announce(switch_mac, switch_ip, 2);
+  CHECK(destination() == wire::to_string(switch_mac));
+}
+
 TEST_CASE("a switch that nobody knows is told, in time and in one line") {
   FakeSwitch fake;
   const auto begin = std::chrono::steady_clock::now();

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Switches that are killed and come back, or whose standby takes over: sums stay exact, training goes on, weights stay equal."""
+
+import json
+import random
+import sys
+import time
+
+import harness
+from harness import check, equal
+
+FIRST_PORT = 47200
+# Small batches: exchanges are what it is about.
+SMALL = ["--set", "environments=2", "--set", "steps=16", "--set", "minibatches=4", "--set", "epochs=2"]
+# From the kill until all workers go on.
+MOST_SECONDS = 3
+
+
+def standby_of(daemon, mac="02:00:00:00:01:77"):
+    """Another process for the same address, ports and jobs, with a MAC of its own."""
+    config = {**daemon.config, "switch": {**daemon.config["switch"], "name": daemon.name + "-standby", "mac": mac}}
+    standby = harness.Daemon(daemon.net, daemon.name + "-standby", config)
+    standby.expected_warnings = daemon.expected_warnings
+    return standby
+
+
+def restart(daemon):
+    daemon.kill()
+    daemon.start(wait=False)
+    return daemon
+
+
+def take_over(daemon):
+    daemon.kill()
+    standby = standby_of(daemon)
+    standby.start(wait=False)
+    return standby
+
+
+def vectors_for(ranks, elements, seed):
+    vectors = [harness.integer_vector(random.Random(seed * 10 + rank), elements) for rank in range(ranks)]
+    return vectors, [sum(column) for column in zip(*vectors)]
+
+
+class Sums:
+    """Ranks that all-reduce whole numbers again and again; each checks its own sums bit by bit in the end."""
+
+    def __init__(self, begin, ranks, elements, repeat, seed):
+        vectors, self.total = vectors_for(ranks, elements, seed)
+        self.run = begin(vectors, extra=["--repeat", repeat, "--json"], timeout=60)
+
+    def figures(self):
+        figures = []
+        for rank, (process, path) in enumerate(self.run.ranks):
+            out, err = process.communicate(timeout=120 * harness.SLOW)
+            equal(process.returncode, 0, f"exit code of rank {rank} ({err.strip()})")
+            equal(list(harness.floats(path)), self.total, f"sum at rank {rank}")
+            figures.append(json.loads(out))
+        return figures
+
+
+def completed(daemon):
+    return daemon.counters()["aggregate_completed"]
+
+
+def kill_in_the_middle(sums, times, victim, act=restart):
+    """`act` on the daemon again and again while the sums go on; gives the figures of the ranks."""
+    for _ in range(times):
+        harness.eventually(f"{victim.name} answers", victim.ready)
+        harness.eventually(f"{victim.name} sums", lambda: completed(victim) > 200)
+        victim = act(victim)
+    harness.eventually(f"{victim.name} sums again", lambda: completed(victim) > 50)
+    figures = sums.figures()
+    for rank, one in enumerate(figures):
+        check(one["resumes"] >= 1, f"rank {rank} noticed no restart")
+        equal(one["resets"], 0, f"resets at rank {rank}")
+    return victim
+
+
+def the_only_switch_is_killed_again_and_again():
+    with harness.Switch(hosts=4) as switch:
+        kill_in_the_middle(Sums(switch.all_reduce, 4, 50_000, 400, 1), 3, switch)
+
+
+def a_standby_takes_over():
+    with harness.Switch(hosts=4) as switch:
+        sums = Sums(switch.all_reduce, 4, 50_000, 250, 2)
+        standby = kill_in_the_middle(sums, 1, switch, take_over)
+        switch.process = None
+        standby.end()
+
+
+def restarts_under_loss():
+    with harness.Switch(hosts=3, faults={"loss": 0.01, "duplicate": 0.01, "reorder": 0.02, "seed": 5}) as switch:
+        kill_in_the_middle(Sums(switch.all_reduce, 3, 20_000, 120, 3), 2, switch)
+
+
+def a_leaf_and_the_root_are_killed():
+    with harness.Tree() as tree:
+        sums = Sums(tree.all_reduce, 4, 50_000, 400, 4)
+        for victim in (tree.leaves[0], tree.root, tree.leaves[1], tree.root):
+            harness.eventually("the root sums", lambda: tree.root.ready() and completed(tree.root) > 200)
+            harness.eventually(f"{victim.name} sums", lambda: completed(victim) > 200)
+            restart(victim)
+            harness.eventually(f"{victim.name} answers", victim.ready)
+        for rank, one in enumerate(sums.figures()):
+            check(one["resumes"] >= 1, f"rank {rank} noticed no restart")
+            equal(one["resets"], 0, f"resets at rank {rank}")
+
+
+def another_config_after_the_restart_is_named():
+    with harness.Switch(hosts=2, jobs=[harness.job(members=2, slots=1024)]) as switch:
+        vectors, _ = vectors_for(2, 50_000, 5)
+        run = switch.all_reduce(vectors, extra=["--repeat", 1_000_000], timeout=20)
+        harness.eventually("it sums", lambda: completed(switch) > 200)
+        switch.config["jobs"] = [harness.job(members=2, slots=512)]
+        restart(switch)
+        harness.eventually("the switch answers", switch.ready)
+        for rank, (code, err) in enumerate(run.finish()):
+            check(code != 0, f"rank {rank} went on with other slots")
+            check("1024 slots before, 512 now" in err, f"rank {rank} does not name the difference: {err}")
+
+
+class Training:
+    """One PPO worker a host."""
+
+    def __init__(self, net, addresses, *flags):
+        self.net = net
+        self.workers = []
+        for rank, address in enumerate(addresses):
+            command = [harness.binary("iswitch-rl-worker"), "--exchange", "iswitch", "--switch", address, "--rank", rank,
+                       "--member", "any", "--size", len(addresses), "--local-port", FIRST_PORT + rank,
+                       "--progress", self.path("progress", rank), "--json", self.path("figures", rank), "--seconds", 0, *SMALL, *flags]
+            self.workers.append(net.start(command, host=rank, stdout=-1, stderr=-1, text=True))
+
+    def path(self, kind, rank):
+        return self.net.path(f"{kind}{rank}")
+
+    def updates(self, rank):
+        try:
+            with open(self.path("progress", rank)) as file:
+                lines = file.read().split("\n")[:-1]
+            return json.loads(lines[-1])["updates"] if lines else 0
+        except OSError:
+            return 0
+
+    def wait_for_more(self, count, seconds):
+        """Until every worker has made so many updates more than now; gives how long it took."""
+        started = time.monotonic()
+        wanted = [self.updates(rank) + count for rank in range(len(self.workers))]
+
+        def there():
+            for rank, worker in enumerate(self.workers):
+                if worker.poll() is not None:
+                    raise harness.Failed(f"worker {rank} ended with exit code {worker.returncode}: {worker.stderr.read()}")
+            return all(self.updates(rank) >= wanted[rank] for rank in range(len(self.workers)))
+
+        harness.eventually(f"every worker makes {count} updates", there, seconds)
+        return time.monotonic() - started
+
+    def end_well(self):
+        self.workers[0].terminate()  # one that wants to stop stops all
+        figures = []
+        for rank, worker in enumerate(self.workers):
+            _, err = worker.communicate(timeout=40 * harness.SLOW)
+            equal(worker.returncode, 0, f"exit code of worker {rank} ({err.strip()})")
+            with open(self.path("figures", rank)) as file:
+                figures.append(json.load(file))
+        for one in figures:
+            equal(one["weights_sha256"], figures[0]["weights_sha256"], f"weights of worker {one['rank']}")
+            equal(one["generations"], 1, f"generations of worker {one['rank']}")
+            equal(one["exchange_details"]["resets"], 0, f"resets at worker {one['rank']}")
+        return figures
+
+
+def go_on_in_time(training, act):
+    """`act`, then every worker goes on."""
+    acted = time.monotonic()
+    daemon = act()
+    # What was under way may end one iteration; the second is the restarted switch's alone.
+    training.wait_for_more(16, 30)
+    took = time.monotonic() - acted
+    print(f"      went on after {took:.2f} s", flush=True)
+    check(took < MOST_SECONDS * harness.SLOW, f"training went on only {took:.1f} s after the kill")
+    return daemon
+
+
+def training_goes_on_over_one_switch():
+    with harness.Switch(hosts=4) as switch:
+        training = Training(switch.net, [harness.SWITCH_IP] * 4)
+        training.wait_for_more(16, 60)
+        go_on_in_time(training, lambda: restart(switch))
+        training.wait_for_more(16, 30)
+        standby = go_on_in_time(training, lambda: take_over(switch))
+        switch.process = None
+        training.wait_for_more(16, 30)
+        for one in training.end_well():
+            equal(one["exchange_details"]["resumes"], 2, f"restarts that worker {one['rank']} noticed")
+        standby.end()
+
+
+def training_goes_on_over_a_tree():
+    with harness.Tree() as tree:
+        training = Training(tree.net, [tree.ip_of(rank) for rank in range(4)])
+        training.wait_for_more(16, 60)
+        for victim in (tree.leaves[0], tree.root):
+            go_on_in_time(training, lambda victim=victim: restart(victim))
+            training.wait_for_more(16, 30)
+        training.end_well()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--without-training"]:
+        del sys.argv[1]
+        harness.main(the_only_switch_is_killed_again_and_again, a_standby_takes_over, restarts_under_loss,
+                     a_leaf_and_the_root_are_killed, another_config_after_the_restart_is_named)
+    harness.main(the_only_switch_is_killed_again_and_again, a_standby_takes_over, restarts_under_loss, a_leaf_and_the_root_are_killed,
+                 another_config_after_the_restart_is_named, training_goes_on_over_one_switch, training_goes_on_over_a_tree)
