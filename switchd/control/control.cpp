@@ -169,16 +169,20 @@ void Control::tick(Time now, Effects& effects) {
 
 Time Control::next_deadline() const { return state_->next_deadline(); }
 
-void Control::leave_all(Time now, Effects& effects) {
-  if (state_->closing) return;
-  for (const auto& entry : state_->jobs) {
-    state_->say_leave(*entry.second, {now, effects});
-    if (entry.second->uplink) entry.second->uplink->farewell({now, effects});
+void Control::State::end_all(bool leave_parent, const Turn& turn) {
+  if (closing) return;
+  for (const auto& entry : jobs) {
+    say_leave(*entry.second, turn);
+    if (entry.second->uplink && leave_parent) entry.second->uplink->farewell(turn);
   }
-  state_->closing = true;
-  state_->fail_acts(std::nullopt, "the switch is going down");
-  state_->run_finished();
+  closing = true;
+  fail_acts(std::nullopt, "the switch is going down");
+  run_finished();
 }
+
+void Control::leave_all(Time now, Effects& effects) { state_->end_all(true, {now, effects}); }
+
+void Control::pause_all(Time now, Effects& effects) { state_->end_all(false, {now, effects}); }
 
 void Control::add_job(const JobConfig& config, Time now, Effects& effects, OperatorDone done) {
   state_->add_job(config, std::move(done), {now, effects});

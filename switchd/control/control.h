@@ -165,8 +165,11 @@ class Control {
   void tick(Time now, Effects& effects);
   Time next_deadline() const;
 
-  /// SIGTERM: a Leave notice to every member of every job. Nothing follows.
+  /// SIGTERM: a Leave notice to every member of every job, and to the parent. Nothing follows.
   void leave_all(Time now, Effects& effects);
+  /// The same, but this switch comes back, or another one in its place (protocol.md section 9): it
+  /// keeps its place at the parent, so that nobody goes on without its members.
+  void pause_all(Time now, Effects& effects);
 
   // The operator's acts. `done` is called once, at once or when the datapath has answered.
   void add_job(const JobConfig& config, Time now, Effects& effects, OperatorDone done);

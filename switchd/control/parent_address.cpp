@@ -1,10 +1,8 @@
 #include "switchd/control/parent_address.h"
 
 #include <algorithm>
-#include <array>
 
-#include "wire/bytes.h"
-#include "wire/frame.h"
+#include "switchd/control/arp.h"
 
 namespace iswitch::control {
 namespace {
@@ -12,8 +10,6 @@ namespace {
 constexpr Time first_repeat = 100 * millisecond;
 constexpr Time slowest_repeat = 2 * second;
 constexpr Time refresh_after = 30 * second;
-constexpr std::size_t shortest_frame = 60;  // without FCS
-constexpr std::uint16_t ethertype_arp = 0x0806;
 
 }  // namespace
 
@@ -55,21 +51,7 @@ void ParentAddress::tick(const Turn& turn) {
 }
 
 void ParentAddress::send_request(const Turn& turn) const {
-  OutFrame frame;
-  frame.port = parent_.port;
-  frame.bytes.resize(shortest_frame);
-  std::uint8_t* const out = frame.bytes.data();
-  std::fill_n(out, 6, std::uint8_t{0xFF});
-  std::copy_n(own_.mac.bytes.begin(), 6, out + 6);
-  wire::store_be16(out + 12, ethertype_arp);
-  // Hardware type 1, protocol 0x0800, address lengths 6 and 4, operation 1: a request.
-  static constexpr std::array<std::uint8_t, 8> request{0, 1, 8, 0, 6, 4, 0, 1};
-  std::uint8_t* const arp = out + wire::ethernet_bytes;
-  std::copy(request.begin(), request.end(), arp);
-  std::copy_n(own_.mac.bytes.begin(), 6, arp + 8);
-  wire::store_be32(arp + 14, own_.rules.ip.value);
-  wire::store_be32(arp + 24, parent_.ip.value);
-  turn.effects.frames.push_back(std::move(frame));
+  turn.effects.frames.push_back(arp_request(own_, parent_.ip, parent_.port));
 }
 
 }  // namespace iswitch::control

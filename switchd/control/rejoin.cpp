@@ -64,8 +64,11 @@ void Control::State::decide(Job& job) {
     job.origin = job.next_base_round;
     return;
   }
-  if (const auto newest = newest_of(job.members))
+  if (const auto newest = newest_of(job.members)) {
     job.next_base_round = wire::serial_latest(job.next_base_round, *newest) + base_round_step;
+    // The reply to the Rejoin that they repeat will say it: it is no Reset.
+    job.members.for_each([&](Member& member) { member.told.base_round = job.next_base_round; });
+  }
   const Gathered gathered = gather(job.members);
   job.resumed = judge(gathered, job.spec.slots, job.spec.segment_bytes);
   job.origin = job.next_base_round;

@@ -190,6 +190,8 @@ struct Control::State {
   void ask_for_contribution(Job& job, const Member& member, const wire::SlotBody& slot,
                             const Turn& turn);
   void say_leave(Job& job, const Turn& turn);
+  /// The switch ends. Without a Leave to the parent: it comes back.
+  void end_all(bool leave_parent, const Turn& turn);
 
   // ---- notices (notices.cpp)
   void on_notice(const datapath::Notice& notice, const Turn& turn);

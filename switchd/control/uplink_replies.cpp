@@ -11,6 +11,8 @@ namespace iswitch::control {
 namespace {
 
 constexpr Time longest_pause = 2 * second;
+/// A start takes a base_round from its clock: half a second of it.
+constexpr std::uint32_t rounds_of_a_start = 1u << 15;
 
 /// Refusals may carry zeros: nothing is learned of the job from those.
 bool describes_job(wire::Status status) {
@@ -91,8 +93,11 @@ void Uplink::on_request_reply(const wire::ReplyBody& body, const Turn& turn) {
   const Wish wish = std::move(wishes_.front());
   wishes_.pop_front();
   if (action == wire::Action::reset && body.member == run_.member &&
-      wire::serial_newer(body.base_round, run_.base_round))
-    take_base(body.base_round, turn.now);  // as it was to be
+      wire::serial_newer(body.base_round, run_.base_round)) {
+    // As it was to be, unless it is so much newer that the parent may have been started meanwhile.
+    if (body.base_round - run_.base_round > rounds_of_a_start) check_place_ = true;
+    take_base(body.base_round, turn.now);
+  }
   if (describes_job(body.status)) adopt(body, asked_at, turn);
   wish.done(body.status, turn);
   next_wish(turn);

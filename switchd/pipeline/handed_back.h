@@ -144,10 +144,10 @@ class HandedBack {
     SlotType& slot = job.slots.slot(result.slot);
     const std::uint32_t round = result.header().round;
     const std::int32_t newer = wire::serial_distance(round, slot.last_round);
-    if (newer > 0 ? !slot.recovering : !is_below_end(job, result.slot, round))
-      return Row::unexpected;
+    const bool wanted =
+        newer <= 0 ? is_below_end(job, result.slot, round) : newer == 1 && slot.recovering;
+    if (!wanted) return Row::unexpected;
     if (newer <= 0) return take_old(job, result, 0u - static_cast<std::uint32_t>(newer));
-    if (newer > 1) return Row::ahead;
     if (slot.state == State::waiting) {
       sync_.send_up_again(job, result.slot);
       return Row::duplicate;

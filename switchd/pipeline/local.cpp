@@ -43,6 +43,9 @@ Local::Outcome Local::handle_arp(Bytes frame) {
   static constexpr std::array<std::uint8_t, 8> request{0, 1, 8, 0, 6, 4, 0, 1};
   if (!std::equal(request.begin(), request.end(), arp)) return {};
   if (wire::load_be32(arp + 24) != ip_.value) return {};
+  // Its own, come back: answered, it would go round for ever.
+  if (std::equal(mac_.bytes.begin(), mac_.bytes.end(), arp + 8))
+    return {true, Counter::l2_drop_bad_source, {}};
 
   std::uint8_t* out = reply_.data();
   std::fill_n(out, shortest_frame, std::uint8_t{0});
