@@ -350,6 +350,10 @@ EngineState Engine::state() const { return state_->membership.state(); }
 const Error& Engine::join_error() const { return state_->membership.error(); }
 wire::MemberId Engine::member() const { return state_->membership.member(); }
 const wire::ReplyBody& Engine::job() const { return state_->membership.job(); }
+std::uint32_t Engine::origin() const {
+  if (state_->async) return state_->async->origin;
+  return state_->stream.active() ? state_->stream.origin() : state_->membership.job().base_round;
+}
 
 Statistics Engine::statistics() const {
   Statistics statistics = state_->statistics;

@@ -269,6 +269,9 @@ class Engine {
   wire::MemberId member() const;
   /// The job as the switch last described it.
   const wire::ReplyBody& job() const;
+  /// The base_round at which what members do now began: where a switch has restarted and the job
+  /// has gone on, job().base_round is newer.
+  std::uint32_t origin() const;
   Statistics statistics() const;
 
  private:

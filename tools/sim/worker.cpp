@@ -90,10 +90,10 @@ bool Worker::may_begin() const {
 }
 
 void Worker::work(agent::Engine& engine, Time now) {
-  if (!in_stream_ || engine.job().base_round != base_round_) {
+  if (!in_stream_ || engine.origin() != base_round_) {
     if (!in_flight_.empty()) return;  // of the old stream; they are failing
     in_stream_ = true;
-    base_round_ = engine.job().base_round;
+    base_round_ = engine.origin();
     next_index_ = 0;
     ended_ = false;
     compute_until_ = now;
@@ -194,7 +194,7 @@ void Worker::completed(const agent::Completion& completion, agent::Engine& engin
       // This member has broken the present epoch, whichever one it took it for.
       if (code == agent::ErrorCode::timed_out || code == agent::ErrorCode::mismatch ||
           code == agent::ErrorCode::gone || code == agent::ErrorCode::halted) {
-        base_round_ = engine.job().base_round;
+        base_round_ = engine.origin();
       }
     }
   }
