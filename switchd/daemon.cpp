@@ -91,6 +91,7 @@ struct Daemon::State {
   EventLoop loop;
   int signals = -1;
   bool ending = false;
+  bool comes_back = false;  ///< or another switch in its place
   control::Effects effects;
 
   // In the order they come up; they go down the other way.
@@ -145,7 +146,8 @@ std::string Daemon::State::start() {
   busy_before.resize(dataplane->lcores().size());
   commands = std::make_unique<Commands>(
       AdminParts{config, *dataplane, *control, *captures, busy_percent, started_at,
-                 [this](control::Effects& wanted) { carry_out(wanted); }});
+                 [this](control::Effects& wanted) { carry_out(wanted); },
+                 [this] { ending = comes_back = true; }});
   metrics = Metrics::start(config, error);
   if (!error.empty()) return error;
   for (const auto& lcore : dataplane->lcores()) {
@@ -294,7 +296,11 @@ std::string Daemon::State::run() {
 // ---- the end
 
 void Daemon::State::tell_agents() {
-  control->leave_all(monotonic_now(), effects);
+  if (comes_back) {
+    control->pause_all(monotonic_now(), effects);
+  } else {
+    control->leave_all(monotonic_now(), effects);
+  }
   const Time deadline = monotonic_now() + leave_deadline;
   do {
     carry_out(effects);

@@ -163,6 +163,7 @@ struct Commands::State {
       {"add-job", &State::add_job},
       {"remove-job", &State::remove_job},
       {"capture", &State::capture},
+      {"pause", &State::pause},
   };
 
   void handle(AdminServer::ClientId client, const std::string& line,
@@ -193,6 +194,13 @@ struct Commands::State {
     control::Effects effects;
     call(monotonic_now(), effects);
     parts.carry_out(effects);
+  }
+
+  void pause(AdminServer::ClientId /*client*/, Request& request, const Reply& reply) {
+    if (const std::string error = request.error(); !error.empty()) return reply.error(error);
+    log(LogLevel::info, "operator: pause: ending, to come back");
+    reply.ok();
+    parts.pause();
   }
 
   // ---- asking
@@ -299,9 +307,21 @@ struct Commands::State {
                       {"evict_silent", config.evict_silent},
                       {"member_timeout_ms", config.member_timeout / millisecond},
                       {"parent", job.parent ? parent_json(*job.parent) : json()},
+                      {"stream", job.stream ? stream_json(*job.stream) : json()},
                       {"fault", job.fault.empty() ? json() : json(job.fault)}});
     }
     reply.ok({{"jobs", list}});
+  }
+
+  /// What became of the job's stream when members came back after a restart.
+  static json stream_json(const control::StreamView& stream) {
+    json out{{"goes_on", stream.resumed.goes_on()}, {"origin", stream.origin}};
+    if (!stream.resumed.goes_on()) out["reason"] = wire::fresh_reason_name(stream.resumed.fresh);
+    if (stream.at) {
+      out["first"] = stream.at->first;
+      out["end"] = stream.at->end;
+    }
+    return out;
   }
 
   /// How a job stands with its parent.

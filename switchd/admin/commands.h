@@ -24,6 +24,8 @@ struct AdminParts {
   Time started_at = 0;
   /// Carries out what a call of control wants done.
   std::function<void(control::Effects&)> carry_out;
+  /// Ends the daemon in order; it comes back, or another one in its place.
+  std::function<void()> pause;
 };
 
 class Commands {

@@ -79,7 +79,7 @@ void Control::State::settle(Job& job, const Turn& turn) {
   if (job.phase != SlotPhase::failed) {
     job.base_round = job.next_base_round;
     job.up = job.phase == SlotPhase::running && job.parent_ready() && !job.reset_due;
-    if (job.uplink && !job.base_told)  // the reply to the Join or Rejoin that they repeat will say it
+    if (job.uplink && !job.base_told)  // the reply to the Join that they repeat will say it
       job.members.for_each([&](Member& member) { member.told.base_round = job.base_round; });
     job.base_told = job.base_told || job.up;
     announce(job, turn);

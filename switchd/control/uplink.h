@@ -175,6 +175,7 @@ class Uplink {
   void adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, const Turn& turn);
   void jump_nonces(const Turn& turn);
   void take_base(std::uint32_t base_round, Time now);
+  void doubt_place(std::uint32_t base_round);
   Asked* ping_of(const wire::Header& header);
   ParentView::State state() const;
   void note_state(Time now);

@@ -94,9 +94,8 @@ void Uplink::on_request_reply(const wire::ReplyBody& body, const Turn& turn) {
   wishes_.pop_front();
   if (action == wire::Action::reset && body.member == run_.member &&
       wire::serial_newer(body.base_round, run_.base_round)) {
-    // As it was to be, unless it is so much newer that the parent may have been started meanwhile.
-    if (body.base_round - run_.base_round > rounds_of_a_start) check_place_ = true;
-    take_base(body.base_round, turn.now);
+    doubt_place(body.base_round);
+    take_base(body.base_round, turn.now);  // as it was to be
   }
   if (describes_job(body.status)) adopt(body, asked_at, turn);
   wish.done(body.status, turn);
@@ -268,8 +267,15 @@ void Uplink::answer_order(const wire::ControlHeader& order, wire::Status status,
 
 bool Uplink::told_base(std::uint32_t base_round, Time now) {
   if (ran_ && !wire::serial_newer(base_round, run_.base_round)) return false;
+  if (ran_) doubt_place(base_round);
   take_base(base_round, now);
   return true;
+}
+
+/// A newer base_round was to be expected, but not one that is so much newer: the parent may have
+/// been started meanwhile, and have taken a late copy of an earlier Join for this switch's.
+void Uplink::doubt_place(std::uint32_t base_round) {
+  if (base_round - run_.base_round > rounds_of_a_start) check_place_ = true;
 }
 
 void Uplink::take_base(std::uint32_t base_round, Time now) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "switchd/control/arp.h"
 #include "switchd/dataplane/machine.h"
 #include "switchd/log.h"
 #include "switchd/text.h"
@@ -68,6 +69,7 @@ std::string Dataplane::open_all(const Config& config) {
   }
   const CpuPlan cpus = plan_cpus(allowed, config.poller_cpus);
   rules_ = config.address.rules;
+  address_ = config.address;
   rules_.ports = static_cast<std::uint16_t>(cpus.pollers.size());
   std::string error = complete_devices(config);
   if (error.empty()) error = plan(config);
@@ -234,6 +236,17 @@ std::string Dataplane::open_to_traffic() {
   return set_ports() ? std::string() : "the packet loop does not take its ports in time";
 }
 
+void Dataplane::say_address() {
+  const datapath::PortMask up = up_mask();
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    if (((up & ~told_) >> i & 1) == 0) continue;
+    const auto port = static_cast<datapath::PortId>(i);
+    const control::OutFrame frame = control::arp_request(address_, address_.rules.ip, port);
+    if (!lcores_.front()->put_frame(port, frame.bytes)) ++frames_lost_;
+  }
+  told_ = up;
+}
+
 datapath::PortMask Dataplane::open_mask() const {
   datapath::PortMask mask = 0;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
@@ -253,6 +266,7 @@ datapath::PortMask Dataplane::up_mask() const {
 bool Dataplane::set_ports() {
   bool taken = true;
   for (const auto& lcore : lcores_) taken = lcore->set_ports(open_mask(), up_mask()) && taken;
+  if (taken) say_address();
   return taken;
 }
 

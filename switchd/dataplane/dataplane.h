@@ -72,6 +72,8 @@ class Dataplane {
   bool has_done(std::uint64_t orders) const;
   void reopen(std::size_t port);
   bool set_ports();
+  /// On ports that have come up: whoever had another switch at this address learns of this one.
+  void say_address();
   datapath::PortMask open_mask() const;
   datapath::PortMask up_mask() const;
 
@@ -84,6 +86,8 @@ class Dataplane {
   std::vector<Link> links_;
   std::vector<std::string> complaints_;  ///< why a port could not be taken back, said once
   wire::FrameRules rules_;               ///< with as many ports as there are lcores
+  datapath::SwitchAddress address_;      ///< of the switch
+  datapath::PortMask told_ = 0;          ///< ports that its address was said on since they came up
   std::vector<std::unique_ptr<Handover>> handovers_;  ///< by giver, then taker; null to itself
   std::vector<std::unique_ptr<Lcore>> lcores_;
   std::vector<std::uint16_t> lcore_cpus_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/switchctl/connection.h"
+#include "tools/switchctl/drain.h"
 #include "tools/switchctl/views.h"
 
 namespace {
@@ -284,6 +285,27 @@ int main(int argc, char** argv) {
                   return "member " + std::to_string(member) + " of job " + std::to_string(job) +
                          " removed\n";
                 });
+  });
+
+  double drain_timeout = 30;
+  auto* draining = app.add_subcommand(
+      "drain",
+      "halt every job, wait until no sum is open, and end switchd so that it or a standby goes on "
+      "where it was");
+  draining->add_option("--timeout", drain_timeout, "seconds to wait; then the jobs go on")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  draining->callback([&] {
+    const auto request = [&](const json& wish, std::string& error) {
+      Connection connection;
+      return ask(options, wish, connection, error);
+    };
+    const auto say = [](const std::string& line) {
+      std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+    };
+    const std::string error = drain(request, say, drain_timeout);
+    code = error.empty() ? 0 : fail(error);
   });
 
   std::string job_file;

@@ -158,6 +158,16 @@ std::string ports_text(const json& reply) {
       "no ports");
 }
 
+/// What became of a job when its members came back after a restart.
+std::string stream_text(const std::string& job, const json& stream) {
+  const std::string who = "job " + job;
+  if (!stream.value("goes_on", false))
+    return who + " started afresh after a restart: " + plain(stream, "reason");
+  if (number(stream, "end") == 0) return who + " went on after a restart";
+  return who + " went on after a restart, members had up to segment " + plain(stream, "end") +
+         " and somebody lacked " + plain(stream, "first");
+}
+
 std::string jobs_text(const json& reply) {
   std::string out =
       table_text(reply, "jobs",
@@ -187,6 +197,8 @@ std::string jobs_text(const json& reply) {
                  "no jobs");
   for (const json& job : reply.value("jobs", json::array())) {
     if (const std::string fault = plain(job, "fault"); fault != "-") out += fault + "\n";
+    if (const auto stream = job.find("stream"); stream != job.end() && stream->is_object())
+      out += stream_text(plain(job, "id"), *stream) + "\n";
   }
   return out;
 }
