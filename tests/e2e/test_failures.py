@@ -56,7 +56,7 @@ def a_killed_switch_is_reported_and_the_next_one_joined():
 def a_switch_that_ends_in_order_tells_its_agents_at_once():
     with harness.Switch(hosts=2) as switch:
         vectors, _ = vectors_for(2)
-        run = switch.all_reduce(vectors, extra=["--repeat", 1_000_000], timeout=60)
+        run = switch.all_reduce(vectors, extra=["--repeat", 1_000_000, "--resume-within", 0], timeout=60)
         harness.eventually("the job runs", lambda: switch.job_state()["state"] == "running")
         time.sleep(0.3)
         switch.end()
