@@ -26,6 +26,11 @@
 // member. root_missing is the exception: every member has the same result, so only that operation
 // fails.
 //
+// A switch that restarts is no failure, as long as it is back within EngineOptions::resume_within
+// and the others come back too (protocol.md section 9): operations wait, results that somebody else
+// lacks are handed back, and all goes on where it was. Where it cannot, the epoch ends with an
+// error that says why.
+//
 // Asynchronous jobs (EngineOptions::mode) have pushes and updates instead. A push that fails fails
 // alone; updates go on. Whenever this member's weights no longer follow from the updates it gets
 // (it fell behind what the switch keeps, the job was reset, it joined a job at work) all pushes

@@ -9,6 +9,9 @@
 // push gradients and take updates, see Agent::push() and Agent::next(); AsyncTrainer
 // (iswitch/async_trainer.h) makes a training loop of it.
 //
+// A switch that restarts, or a standby that takes its address over, costs time and nothing else:
+// operations under way wait and go on (AgentOptions::resume_within).
+//
 // Results are bit-identical on all ranks of one operation, not across runs (order of arrival).
 // Nothing here exits, aborts, blocks without a deadline or writes to stdout. An Agent and its
 // handles may be used from several threads; operations must be issued in the same order on every
