@@ -97,10 +97,10 @@ TEST_CASE("sums over restarts are exact, and the same bits on all ranks") {
       }
       // Rank 0 says when it is enough.
       std::vector<float> stop(1, rank == 0 && restarts.enough() ? 1.0F : 0.0F);
-      Handle first = agents[rank]->all_reduce(whole, whole);
-      Handle second = agents[rank]->all_reduce(real, real, Reduce::mean);
-      Handle third = agents[rank]->broadcast(stop, 0);
-      for (Handle* handle : {&first, &second, &third})
+      Handle sums = agents[rank]->all_reduce(whole, whole);
+      Handle means = agents[rank]->all_reduce(real, real, Reduce::mean);
+      Handle told = agents[rank]->broadcast(stop, 0);
+      for (Handle* handle : {&sums, &means, &told})
         if (const AgentError error = handle->wait()) return error_text(error);
       for (std::size_t i = 0; i < size; ++i)
         if (whole[i] != sum_at(ranks, i, round)) return "wrong sum at " + std::to_string(i);
