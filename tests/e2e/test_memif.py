@@ -2,6 +2,7 @@
 """Workers without the kernel on the way: memif to a switchd on the same host, as an unprivileged user where there is one; a switchd
 on a host as the leaf of a tree; DPDK devices."""
 
+import json
 import os
 import pwd
 import random
@@ -198,6 +199,23 @@ def a_lost_switch_is_an_error_in_time():
         check_sums(host.all_reduce(vectors), vectors, "behind the next switch")
 
 
+def a_restarted_switch_costs_no_sum():
+    with Host(2) as host:
+        vectors = vectors_of(2, 100_000)
+        run = host.all_reduce(vectors, "--repeat", 2000, "--json", timeout=30)
+        for _ in range(2):
+            harness.eventually("sums are under way", lambda: host.switch.counters()["aggregate_added"] > 10_000)
+            host.switch.kill()
+            host.start_switch()
+        total = [sum(column) for column in zip(*vectors)]
+        for rank, (process, path) in enumerate(run.ranks):
+            out, err = process.communicate(timeout=120 * harness.SLOW)
+            equal(process.returncode, 0, f"exit code of rank {rank} ({err.strip()})")
+            equal(list(harness.floats(path)), total, f"sum at rank {rank}")
+            figures = json.loads(out)
+            equal((figures["resumes"], figures["resets"]), (2, 0), f"restarts that rank {rank} noticed, and resets")
+
+
 def a_process_finds_the_next_switch():
     with Host(2) as host:
         module = os.path.join(harness.ROOT, "agent", "python")
@@ -328,5 +346,6 @@ def dpdk_devices():
 
 if __name__ == "__main__":
     harness.main(sums_of_two_to_four_workers, segments_of_jumbo_frames, a_worker_whose_buffers_are_too_small_is_told,
-                 a_switch_that_comes_late, a_lost_switch_is_an_error_in_time, a_process_finds_the_next_switch,
+                 a_switch_that_comes_late, a_lost_switch_is_an_error_in_time, a_restarted_switch_costs_no_sum,
+                 a_process_finds_the_next_switch,
                  killed_workers_do_the_switch_no_harm, what_is_wrong_is_told_in_one_line, hosts_are_leaves_of_a_tree, dpdk_devices)
