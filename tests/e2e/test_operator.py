@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import signal
 import struct
 import time
 
@@ -123,6 +124,38 @@ def capture_holds_both_directions():
         check(abs(stamps[0][0] - time.time()) < 60, "time stamps are not wall-clock time")
 
 
+def drained_and_started_again():
+    with harness.Switch(hosts=2) as switch:
+        vectors = [harness.integer_vector(random.Random(rank), 20_000) for rank in range(2)]
+        run = switch.all_reduce(vectors, extra=["--repeat", 3_000, "--json"], timeout=60)
+        harness.eventually("it sums", lambda: switch.counters()["aggregate_completed"] > 100)
+        os.kill(run.ranks[1][0].pid, signal.SIGSTOP)
+        harness.eventually("a sum waits", lambda: ctl_json(switch, "slots")["slots"])
+        refused = ctl(switch, "drain", "--timeout", 0.3, check_code=False)
+        equal((refused.returncode, len(refused.stderr.splitlines())), (1, 1), f"draining with sums open ({refused.stderr})")
+        check("sums are open" in refused.stderr, refused.stderr)
+        equal(switch.job_state()["state"], "running", "state after a drain that was given up")
+        os.kill(run.ranks[1][0].pid, signal.SIGCONT)
+        done = ctl(switch, "drain", "--timeout", 0.3, "--anyway")
+        equal(len(done.stdout.splitlines()), 3, f"a line a stage ({done.stdout})")
+        equal(switch.process.wait(15 * harness.SLOW), 0, "exit code of switchd after a drain")
+        switch.start()
+        harness.eventually("it sums again", lambda: switch.counters()["aggregate_completed"] > 100)
+        stream = switch.job_state()["stream"]
+        equal(stream["goes_on"], True, f"the stream ({stream})")
+        check("went on after a restart" in ctl(switch, "jobs").stdout, ctl(switch, "jobs").stdout)
+        total = [sum(column) for column in zip(*vectors)]
+        for rank, (process, path) in enumerate(run.ranks):
+            out, err = process.communicate(timeout=100 * harness.SLOW)
+            equal(process.returncode, 0, f"exit code of rank {rank} ({err.strip()})")
+            equal(list(harness.floats(path)), total, f"sum at rank {rank}")
+            equal(json.loads(out)["resumes"], 1, f"restarts that rank {rank} noticed")
+        # With nobody there nothing is open.
+        equal(ctl(switch, "drain").returncode, 0, "draining an idle switch")
+        equal(switch.process.wait(15 * harness.SLOW), 0, "exit code of switchd after a drain")
+        switch.start()
+
+
 if __name__ == "__main__":
     harness.main(tables_and_json, a_missing_member_is_seen_and_the_sum_forced, threshold_halt_reset_remove,
-                 a_job_is_added_while_another_runs, capture_holds_both_directions)
+                 a_job_is_added_while_another_runs, capture_holds_both_directions, drained_and_started_again)

@@ -20,37 +20,44 @@ class Drain {
   Drain(const Ask& ask, const std::function<void(const std::string&)>& say)
       : ask_(ask), say_(say) {}
 
-  std::string run(double timeout_seconds) {
-    const auto end = Clock::now() + std::chrono::duration<double>(timeout_seconds);
+  std::string run(const DrainOptions& options) {
+    const auto end = Clock::now() + std::chrono::duration<double>(options.timeout_seconds);
     if (!find_jobs()) return error_;
     say_("draining " + std::to_string(jobs_.size()) + " running jobs");
-    for (;;) {
-      // Halted with sums open, those would never be complete: agents hold what is missing.
-      if (open() == 0) {
-        if (!error_.empty() || !set_halted(true)) return give_up();
-        usleep(settle_us);
-        if (open() == 0) break;
-        if (!set_halted(false)) return give_up();
-      }
-      if (!error_.empty()) return give_up();
-      if (Clock::now() >= end) {
-        error_ = "not drained: " + std::to_string(open()) + " sums are open after " +
-                 std::to_string(static_cast<long>(timeout_seconds)) +
-                 " s; wait for a pause of the training, or end switchd without draining: members "
-                 "send again what is open";
-        return error_;
-      }
+    bool quiet = halt_when_quiet();
+    while (!quiet && error_.empty() && Clock::now() < end) {
       usleep(look_every_us);
+      quiet = halt_when_quiet();
     }
-    say_("halted, nothing is open");
+    if (!error_.empty()) return give_up();
+    if (!quiet && !options.anyway) return still_open();
+    say_(quiet ? "halted, nothing is open" : "sums are open; members send again what is in them");
     // A Halt holds at the parent and would outlast this switch.
-    if (has_parent_ && !set_halted(false)) return give_up();
+    if (quiet && has_parent_ && !set_halted(false)) return give_up();
     if (!request({{"command", "pause"}})) return give_up();
     say_("switchd ends; start it again, or its standby, and the jobs go on");
     return {};
   }
 
  private:
+  /// False: there is an open sum, and the jobs run. Halted with sums open, those would never be
+  /// complete: agents hold what is missing.
+  bool halt_when_quiet() {
+    if (open() != 0 || !set_halted(true)) return false;
+    usleep(settle_us);
+    if (open() == 0) return true;
+    set_halted(false);
+    return false;
+  }
+
+  std::string still_open() {
+    const std::size_t sums = open();
+    if (!error_.empty()) return give_up();
+    return "not drained: " + std::to_string(sums) +
+           " sums are open, as before; wait for a pause of the training, or end it with --anyway: "
+           "members send again what is open";
+  }
+
   std::optional<json> request(const json& wish) { return ask_(wish, error_); }
 
   bool find_jobs() {
@@ -92,8 +99,8 @@ class Drain {
 }  // namespace
 
 std::string drain(const Ask& ask, const std::function<void(const std::string&)>& say,
-                  double timeout_seconds) {
-  return Drain(ask, say).run(timeout_seconds);
+                  const DrainOptions& options) {
+  return Drain(ask, say).run(options);
 }
 
 }  // namespace iswitch::switchctl

@@ -14,8 +14,13 @@ using Ask = std::function<std::optional<nlohmann::json>(const nlohmann::json&, s
 
 /// Halts every running job at a moment when no sum is open (nor, below a parent, waits for it), and
 /// ends switchd. `say` gets one line a stage. Empty, or one line: then switchd runs on, and so do
-/// its jobs.
+/// its jobs. Where no such moment comes within the timeout: `anyway` ends it with sums open, whose
+/// contributions members send again.
+struct DrainOptions {
+  double timeout_seconds = 30;
+  bool anyway = false;
+};
 std::string drain(const Ask& ask, const std::function<void(const std::string&)>& say,
-                  double timeout_seconds);
+                  const DrainOptions& options);
 
 }  // namespace iswitch::switchctl

@@ -287,12 +287,16 @@ int main(int argc, char** argv) {
                 });
   });
 
-  double drain_timeout = 30;
+  DrainOptions drain_options;
   auto* draining = app.add_subcommand(
       "drain",
       "halt every job, wait until no sum is open, and end switchd so that it or a standby goes on "
       "where it was");
-  draining->add_option("--timeout", drain_timeout, "seconds to wait; then the jobs go on")
+  draining->add_flag("--anyway", drain_options.anyway,
+                     "then end it with sums open: members send them again");
+  draining
+      ->add_option("--timeout", drain_options.timeout_seconds,
+                   "seconds to wait; then the jobs go on")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   draining->callback([&] {
@@ -304,7 +308,7 @@ int main(int argc, char** argv) {
       std::printf("%s\n", line.c_str());
       std::fflush(stdout);
     };
-    const std::string error = drain(request, say, drain_timeout);
+    const std::string error = drain(request, say, drain_options);
     code = error.empty() ? 0 : fail(error);
   });
 
