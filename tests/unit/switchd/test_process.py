@@ -367,8 +367,12 @@ def requests_and_replies():
             status = one.ask("status")
             check(status["ok"] and status["pid"] == daemon.process.pid and status["ports_up"] == 2, status)
             check(status["shards"] == 1 and len(status["lcores"]) == 1, status)
-            for pool in ("frame_buffers", "payload_buffers", "header_buffers"):
-                check(status["memory"][pool]["free"] == status["memory"][pool]["size"], status)
+            pools = ("frame_buffers", "payload_buffers", "header_buffers")
+            deadline = time.monotonic() + PATIENCE
+            while any(status["memory"][pool]["free"] != status["memory"][pool]["size"] for pool in pools):
+                check(time.monotonic() < deadline, status)  # what said the address is on its way yet
+                time.sleep(0.05)
+                status = one.ask("status")
             ports = one.ask("ports")["ports"]
             check([port["transmit"] for port in ports] == ["copied", "copied"], "net_ring may not share")
             jobs = one.ask("jobs")["jobs"]
