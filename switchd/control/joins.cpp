@@ -50,8 +50,13 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
   if (const wire::Status status = refusal(job, join); status != wire::Status::ok)
     return answer(job, who, status, turn);
   if (stream && calls_all(job, who, join, *stream)) form_again(job, turn);
+  if (stream && !job.formed) make_way(job, who, join.wanted_member, turn);
   MemberTable::Seat seat = job.members.seat_for(who.place(), join.incarnation, join.wanted_member,
                                                 turn.now, job.config.member_timeout);
+  // Not the first ones: workers are there before child switches as a rule, and want theirs back.
+  if (stream && join.wanted_member == wire::no_member &&
+      seat.kind == MemberTable::Seat::Kind::taken && !seat.replaces)
+    seat.id = job.members.last_free_id().value_or(seat.id);
   if (seat.kind == MemberTable::Seat::Kind::full)
     return answer(job, who, wire::Status::job_full, turn);
   // It has given up what it said when it came back, without another incarnation.
@@ -60,7 +65,8 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
 
   const datapath::MemberSpec spec = member_spec(seat.id, who, join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
-    Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false};
+    Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false, false};
+    joiner.any_id = join.wanted_member == wire::no_member;
     if (stream && job.formed) {
       joiner.stream.reset();
       joiner.late = true;
@@ -87,6 +93,16 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
     if (job.uplink) open_uplink(job, turn);
     advance(job, turn);
   }
+}
+
+// Who comes back wants the id that it had, since bits of handed-back results go by it; who wants
+// any (a child switch that has restarted) may have got that one first, and asks again.
+void Control::State::make_way(Job& job, const Requester& who, MemberId wanted, const Turn& turn) {
+  const Member* const row = wanted < wire::max_members ? job.members.find(wanted) : nullptr;
+  if (row == nullptr || !row->any_id || row == job.members.find(who.place())) return;
+  tell_member(job, wanted, wire::Status::not_a_member, 0, turn);
+  job.members.erase(wanted);
+  order(job, datapath::DropMember{wanted}, turn);
 }
 
 void Control::State::take_seat(Job& job, const MemberTable::Seat& seat, const Member& joiner,

@@ -44,6 +44,12 @@ void MemberTable::clear() {
   size_ = 0;
 }
 
+std::optional<datapath::MemberId> MemberTable::last_free_id() const {
+  for (datapath::MemberId id = expected_; id-- > 0;)
+    if (!rows_.at(id)) return id;
+  return std::nullopt;
+}
+
 MemberTable::Seat MemberTable::seat_for(const Place& place, std::uint32_t incarnation,
                                         datapath::MemberId wanted, Time now, Time timeout) const {
   const Member* const own = find(place);

@@ -49,6 +49,7 @@ struct Member {
   bool placed = false;           ///< the datapath has done that one
   std::optional<Stream> stream;  ///< it came back (Rejoin) and said so
   bool late = false;             ///< it came back to a job that had gone on without it
+  bool any_id = false;           ///< it did not ask for this id
 };
 
 class MemberTable {
@@ -85,6 +86,7 @@ class MemberTable {
     std::optional<datapath::MemberId>
         leaves;  ///< taken: the joiner's own row, given up for this one
   };
+  std::optional<datapath::MemberId> last_free_id() const;
   Seat seat_for(const Place& place, std::uint32_t incarnation, datapath::MemberId wanted, Time now,
                 Time timeout) const;
 

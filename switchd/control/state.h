@@ -74,6 +74,7 @@ struct Control::State {
   void on_rejoin(Job& job, const Requester& who, Bytes body, const Turn& turn);
   void let_in(Job& job, const Requester& who, const wire::JoinBody& join,
               const std::optional<Stream>& stream, const Turn& turn);
+  void make_way(Job& job, const Requester& who, MemberId wanted, const Turn& turn);
   void take_seat(Job& job, const MemberTable::Seat& seat, const Member& joiner, const Turn& turn);
   void answer_join(Job& job, const Requester& who, const Turn& turn);
   void on_leave(Job& job, const Requester& who, const Turn& turn);
