@@ -576,3 +576,44 @@ TEST_CASE("child: a member comes back while it runs: it gives up its place witho
   REQUIRE_FALSE(rejoins.empty());
   CHECK(body_of(rejoins.back()).origin == base);
 }
+
+TEST_CASE("child: an end after which it comes back: members are told, the parent is not",
+          "[control][rejoin]") {
+  Rig rig;
+  rig.run();
+  const auto before = rig.bench.sent.size();
+  rig.bench.control.pause_all(rig.bench.now, rig.bench.effects);
+  rig.bench.settle();
+  REQUIRE(rig.bench.sent.size() == before + 2);
+  for (std::size_t i = before; i < rig.bench.sent.size(); ++i) {
+    CHECK(rig.bench.sent[i].action == Action::leave);
+    CHECK(rig.bench.sent[i].to.ip != parent_ip);
+  }
+  rig.bench.control.leave_all(rig.bench.now, rig.bench.effects);
+  rig.bench.settle();
+  CHECK(rig.bench.sent.size() == before + 2);
+  CHECK(rig.bench.control.next_deadline() == never);
+}
+
+TEST_CASE("who comes back gets the id that it had", "[control][rejoin]") {
+  Bench bench({job_config(1, 3)});
+  Members m;
+  Client any = client(2);
+  SECTION("who comes back and wants any is given the last one") {
+    CHECK(rejoin(bench, any, rejoin_body(any, wire::no_member, 3000, 3010))->body_member() == 2);
+    CHECK(rejoin(bench, m.a, m.first)->body_member() == 0);
+    CHECK(told_lost(bench, any) == 0);
+  }
+  SECTION("who joined and wanted any makes way") {
+    CHECK(bench.join(any)->body_member() == 0);
+    CHECK(rejoin(bench, m.a, m.first)->body_member() == 0);
+    CHECK(told_lost(bench, any) == 1);
+    CHECK(bench.plain(any, Action::ping)->status() == Status::not_a_member);
+    CHECK(bench.view().members.size() == 1);
+    CHECK(bench.join(any)->body_member() == 1);
+  }
+  SECTION("who wanted that very id does not") {
+    CHECK(bench.join(any, MemberId{0})->body_member() == 0);
+    CHECK(rejoin(bench, m.a, m.first)->status() == Status::job_full);
+  }
+}
