@@ -246,7 +246,8 @@ void Engine::State::on_job_state(const wire::ReplyBody& body, Time asked_at) {
 void Engine::State::follow_job_state() {
   if (away.yes) return;
   const bool running = membership.state() == EngineState::running;
-  if (hand_back.active()) running ? hand_back.resume(now) : hand_back.pause();
+  if (hand_back.active() && running == hand_back.paused())
+    running ? hand_back.resume(now) : hand_back.pause();
   if (async) return follow_async();
   if (!stream.active()) return begin_epoch_if_possible();
   // What is handed back goes first.

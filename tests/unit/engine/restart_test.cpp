@@ -520,6 +520,24 @@ TEST_CASE("a Halt while results are handed back holds them", "[engine][restart]"
   hand.finish(again);
 }
 
+TEST_CASE("answers to Pings do not keep results from being handed back again",
+          "[engine][restart]") {
+  EngineOptions options = RestartHand::resuming();
+  options.ping_interval = 11 * millisecond;
+  Half hand(options);
+  const auto sent = hand.lose_place();
+  hand.go_on(hand.named_rejoin(sent), 500, 1, 4);
+  CHECK(handed_back(hand.sent()).size() == 2);  // lost
+  std::size_t again = 0;
+  for (int i = 0; i < 2000; ++i) {
+    for (const auto& datagram : hand.run_for(millisecond)) {
+      if (datagram.is(wire::Action::ping)) hand.reply(datagram, wire::Status::ok);
+      if (datagram.handed_back()) ++again;
+    }
+  }
+  CHECK(again >= 3);
+}
+
 TEST_CASE("many results go back within a window, and all arrive", "[engine][restart]") {
   RestartHand hand(RestartHand::resuming(), RestartHand::job_with(256));
   hand.join();
