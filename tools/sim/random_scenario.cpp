@@ -182,7 +182,7 @@ ChaosSpec chaos_spec(Random& random) {
 // happens to the programs: operations take longer, and none may fail.
 void only_restarts(Scenario& scenario, Random& random) {
   ChaosSpec spec;
-  spec.mean_interval = random.between(8, 80) * millisecond;
+  spec.mean_interval = random.between(5, 50) * millisecond;
   for (const Act act : {Act::restart_switch, Act::stop_switch, Act::restart_twice, Act::restart_all,
                         Act::stand_in, Act::pause_switch})
     spec.weights[static_cast<std::size_t>(act)] = random.chance(0.2) ? 0 : random.unit();
@@ -199,8 +199,10 @@ void only_restarts(Scenario& scenario, Random& random) {
     config.evict_silent = false;
     config.member_timeout = random.between(300, 1000) * millisecond;
     if (async) config.history.reset();
-    // Where a straggler may be behind by more than is kept, the job may have to begin afresh.
-    plan.unbroken = async || plan.full;
+    // Synchronous with a lower threshold: where a straggler is behind by more than is kept, the job
+    // has to begin afresh. Asynchronous: members may wait for each other (protocol.md section 5).
+    const bool all = config.threshold == 0 && plan.thresholds.empty();
+    plan.unbroken = async ? all : plan.full;
   }
 }
 
