@@ -77,6 +77,9 @@ TEST_CASE("a contribution to a forming job: status 0, to a halted one: 8", "[con
   bench.now += second;  // no rate limit in the way
   const std::size_t before = bench.sent.size();
   bench.notice(Kind::not_running, a);
+  // Of contributions under the old base_round, which the datapath has left already.
+  bench.notice(Kind::gone, a, 9, first_base + 3);
+  bench.notice(Kind::mismatch, b, 9, first_base + 3, 0b01);
   CHECK(bench.sent.size() == before);
   bench.answer_all();
   bench.notice(Kind::not_running, a);  // raised before, late: the state of now
