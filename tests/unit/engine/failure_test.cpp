@@ -91,7 +91,7 @@ TEST_CASE("a deadline names the members that are missing, then the job is reset"
 TEST_CASE("members are named also where the timeout has grown beyond the deadline",
           "[engine][failure]") {
   EngineOptions options = Hand::default_options();
-  options.min_retransmit = 2 * second;
+  options.min_retransmit = options.max_retransmit = 2 * second;
   Hand hand(options);
   hand.join();
   hand.barrier(second);
