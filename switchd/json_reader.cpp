@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t shown_bytes = 80;
 
-/// A key as RFC 6901 writes it within a JSON string (its section 5): on one line, whatever it holds.
+/// A key as RFC 6901 writes it within a JSON string (its section 5): on one line, whatever it
+/// holds.
 std::string token(std::string_view key) {
   const std::string quoted = json(key).dump(-1, ' ', true, json::error_handler_t::replace);
   std::string out;

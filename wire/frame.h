@@ -27,7 +27,8 @@ constexpr std::uint32_t mtu_for_segment(std::uint32_t segment_bytes) {
 constexpr std::uint32_t largest_segment(std::uint32_t mtu) {
   constexpr auto unit = static_cast<std::uint32_t>(min_segment_bytes);
   const std::uint32_t room = mtu < mtu_for_segment(0) ? 0 : mtu - mtu_for_segment(0);
-  return room > max_segment_bytes ? max_segment_bytes : room / unit * unit;
+  constexpr auto most = static_cast<std::uint32_t>(max_segment_bytes);
+  return room > most ? most : room / unit * unit;
 }
 static_assert(max_segment_bytes % min_segment_bytes == 0);
 

@@ -20,7 +20,9 @@ Time Engine::State::inquiry_due() const {
   if (inquiry.asked && inquiry.position == oldest->position) return inquiry.next;
   const Time timeout = stream.round_trip().timeout();
   const Time late = oldest->first_sent + std::max(4 * timeout, least_lateness);
-  const Time latest = std::max(operations.earliest_inquiry(), oldest->first_sent + timeout);
+  // Before the deadline even where the timeout has grown beyond it: its error is to name members.
+  const Time latest = std::max(operations.earliest_inquiry(),
+                               oldest->first_sent + std::min(timeout, least_lateness));
   // However fast the oldest changes, the switch is asked now and then only.
   return std::max(std::min(late, latest), inquiry.last + least_lateness);
 }

@@ -30,7 +30,7 @@ constexpr std::uint32_t most_buffer = 65'472;
 constexpr std::uint32_t usual_log2_slots = 8;
 constexpr std::uint32_t least_log2_slots = 7;  // two bursts
 constexpr Time handshake_patience = second;
-constexpr Time refusal_patience = 5 * second;
+constexpr Time refusal_patience = 2 * second;
 constexpr Time reconnect_patience = 20 * millisecond;
 constexpr std::chrono::milliseconds retry_interval{50};
 

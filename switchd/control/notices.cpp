@@ -19,16 +19,17 @@ void Control::State::on_notice(const datapath::Notice& notice, const Turn& turn)
     ++counters.ignored;
     return;
   }
+  // While the slots are being cleared nobody is told anything: the Reset that follows says it all,
+  // and what the datapath says now may be about a base_round that has not been announced.
+  if (!job->settled()) {
+    ++counters.ignored;
+    return;
+  }
   switch (notice.kind) {
     case datapath::Notice::Kind::not_a_member:
     case datapath::Notice::Kind::parent_address:
       return;
     case datapath::Notice::Kind::not_running:
-      // Between Stop and Start nobody is told anything: the Reset that follows says it all.
-      if (!job->settled()) {
-        ++counters.ignored;
-        return;
-      }
       return tell_member(*job, notice.member,
                          job->waits_for_parent()                  ? wire::Status::parent_not_ready
                          : job->state() == wire::JobState::halted ? wire::Status::halted

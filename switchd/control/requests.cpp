@@ -193,6 +193,11 @@ void Control::State::helped(Job& job, const Requester& who, const wire::SlotBody
   std::erase(job.helps, help);
   switch (outcome.slot) {
     case datapath::SlotState::gone:
+      // Of slots that have just been cleared nothing is known: the Reset that follows says it all.
+      if (!job.settled()) {
+        ++counters.ignored;
+        return;
+      }
       return answer(job, who, wire::Status::gone, turn, operation);
     case datapath::SlotState::open:
       if (!open) return answer(job, who, wire::Status::ok, turn);

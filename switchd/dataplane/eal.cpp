@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "switchd/dataplane/dpdk_log.h"
+#include "switchd/dataplane/interrupts.h"
 #include "switchd/dataplane/machine.h"
 #include "switchd/text.h"
 
@@ -132,7 +133,10 @@ std::unique_ptr<Eal> Eal::start(const EalWish& wish, std::string& error) {
 }
 
 Eal::~Eal() {
-  if (started_) rte_eal_cleanup();
+  if (started_) {
+    rest_interrupt_thread();
+    rte_eal_cleanup();
+  }
   std::error_code ignored;
   std::filesystem::remove_all(runtime_directory_, ignored);
 }

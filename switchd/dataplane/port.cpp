@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "switchd/dataplane/dpdk_log.h"
+#include "switchd/dataplane/interrupts.h"
 #include "switchd/dataplane/verified.h"
 #include "switchd/text.h"
 #include "wire/address.h"
@@ -205,6 +206,15 @@ void Port::detach() {
 
 void Port::close() {
   open_ = false;
+  // net_memif ends a connection on the interrupt thread too, when its client goes, with no lock
+  // between the two.
+  if (attached_ && device_.is("net_memif"))
+    on_interrupt_thread([this] { close_device(); });
+  else
+    close_device();
+}
+
+void Port::close_device() {
   steering_.stop();
   steered_ = false;
   if (started_) rte_eth_dev_stop(traits_.ethdev);

@@ -75,6 +75,7 @@ class Port {
   std::string set_up(rte_mempool* frames);
   void choose_queues(const rte_eth_dev_info& info);
   std::string start(rte_mempool* frames, const rte_eth_dev_info& info);
+  void close_device();
   void detach();
 
   const PortConfig config_;

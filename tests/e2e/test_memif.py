@@ -260,6 +260,16 @@ def killed_workers_do_the_switch_no_harm():
         check_sums(host.all_reduce(vectors), vectors, "after many killed workers")
 
 
+def a_switch_ends_while_its_workers_are_killed():
+    for _ in range(4):
+        with Host(3) as host:
+            run = host.all_reduce(vectors_of(3, 50_000), "--repeat", 1_000_000)
+            harness.eventually("sums are under way", lambda: host.switch.counters()["aggregate_added"] > 500, 30)
+            for process, _ in run.ranks:
+                process.kill()
+            run.finish()
+
+
 def what_is_wrong_is_told_in_one_line():
     with Host(2) as host:
         for device, words in ((f"net_memif0,socket={host.folder}/nothing", "No such file or directory"),
@@ -347,5 +357,6 @@ def dpdk_devices():
 if __name__ == "__main__":
     harness.main(sums_of_two_to_four_workers, segments_of_jumbo_frames, a_worker_whose_buffers_are_too_small_is_told,
                  a_switch_that_comes_late, a_lost_switch_is_an_error_in_time, a_restarted_switch_costs_no_sum,
-                 a_process_finds_the_next_switch,
-                 killed_workers_do_the_switch_no_harm, what_is_wrong_is_told_in_one_line, hosts_are_leaves_of_a_tree, dpdk_devices)
+                 a_process_finds_the_next_switch, killed_workers_do_the_switch_no_harm,
+                 a_switch_ends_while_its_workers_are_killed, what_is_wrong_is_told_in_one_line,
+                 hosts_are_leaves_of_a_tree, dpdk_devices)

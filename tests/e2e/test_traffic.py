@@ -28,12 +28,13 @@ print(n, h.hexdigest(), flush=True)
 """
 
 
-def ping(switch, host, address, count=5, size=56):
+def ping(switch, host, address, count=5, size=56, least=None):
     done = switch.net.run(["ping", "-n", "-q", "-c", count, "-i", "0.05", "-W", 2 * harness.SLOW, "-s", size, address], host=host,
                           check=False)
     received = re.search(r"(\d+) received", done.stdout)
     check(received, f"ping printed no summary: {done.stdout}{done.stderr}")
-    equal(int(received.group(1)), count, f"echo replies from {address} to host {host}, {size} bytes")
+    answered = int(received.group(1))
+    check((least or count) <= answered <= count, f"{answered} of {count} echo replies from {address} to host {host}, {size} bytes")
 
 
 def ping_switch_and_hosts():
@@ -56,8 +57,10 @@ def bulk_transfer_while_a_job_runs():
         vectors = [harness.integer_vector(random.Random(rank), 20_000) for rank in range(3)]
         run = switch.all_reduce(vectors, extra=["--repeat", 200])
         sender = switch.net.start(["/usr/bin/python3", "-c", SENDER, blocks], host=0)
-        ping(switch, 2, harness.SWITCH_IP)
-        ping(switch, 2, "10.77.0.1")
+        # A build with sanitizers is slower than the senders: full queues drop ordinary frames too.
+        least = None if harness.SLOW == 1 else 15
+        ping(switch, 2, harness.SWITCH_IP, count=20, least=least)
+        ping(switch, 2, "10.77.0.1", count=20, least=least)
         equal(sender.wait(60), 0, "the TCP sender's exit code")
         expected = hashlib.sha256(bytes(range(256)) * 256 * blocks).hexdigest()
         equal(receiver.stdout.readline().split(), [str(blocks * 65536), expected], "bytes and hash received")

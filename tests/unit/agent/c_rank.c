@@ -110,7 +110,7 @@ const char* c_rank(const char* address, int rank, int ranks, int caller_driven) 
     iswitch_operation_options hurried = ISWITCH_OPERATION_OPTIONS_INIT;
     iswitch_operation* late = NULL;
     uint16_t missing[4] = {0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF};
-    hurried.timeout_ms = 500;
+    hurried.timeout_ms = 1500;
     REQUIRE(iswitch_barrier_start(agent, &hurried, &late, error, sizeof error) == ISWITCH_OK,
             "start late");
     outcome = iswitch_operation_wait(late, -1, error, sizeof error);
@@ -124,7 +124,7 @@ const char* c_rank(const char* address, int rank, int ranks, int caller_driven) 
     REQUIRE(missing[0] == ranks - 1 && missing[1] == 0xFFFF, "which one");
     iswitch_operation_free(late);
   } else {
-    thrd_sleep(&(struct timespec){.tv_sec = 1}, NULL);
+    thrd_sleep(&(struct timespec){.tv_sec = 3}, NULL);
   }
   for (int i = 0; i < 50; ++i) {
     outcome = iswitch_barrier(agent, NULL, error, sizeof error);

@@ -77,11 +77,29 @@ TEST_CASE("a contribution to a forming job: status 0, to a halted one: 8", "[con
   bench.now += second;  // no rate limit in the way
   const std::size_t before = bench.sent.size();
   bench.notice(Kind::not_running, a);
+  // Of contributions under the old base_round, which the datapath has left already.
+  bench.notice(Kind::gone, a, 9, first_base + 3);
+  bench.notice(Kind::mismatch, b, 9, first_base + 3, 0b01);
   CHECK(bench.sent.size() == before);
   bench.answer_all();
   bench.notice(Kind::not_running, a);  // raised before, late: the state of now
   CHECK(bench.sent.back().status() == Status::ok);
   CHECK(bench.sent.back().base_round() == first_base + 2);
+}
+
+TEST_CASE("a Help that comes while the slots are cleared is not told that its result is gone",
+          "[control][notice]") {
+  Bench bench;
+  auto members = bench.joined(2);
+  bench.answering = false;
+  bench.reset(members[0]);
+  bench.datapath.slots[{9, first_base}] = datapath::SlotState::gone;  // cleared: nothing is kept
+  bench.help(members[1], 9, first_base);
+  bench.answer_all();
+  for (const Sent& sent : bench.sent) CHECK_FALSE((sent.is_reply && sent.status() == Status::gone));
+  CHECK(bench.plain(members[1], Action::ping)->base_round() == first_base + 2);
+  bench.answering = true;
+  CHECK(bench.help(members[1], 9, first_base)->status() == Status::gone);
 }
 
 TEST_CASE("a stale contribution whose result is not kept: status 7 and which",

@@ -88,6 +88,19 @@ TEST_CASE("a deadline names the members that are missing, then the job is reset"
   CHECK(requests(hand.run_for(3 * second), wire::Action::reset).empty());
 }
 
+TEST_CASE("members are named also where the timeout has grown beyond the deadline",
+          "[engine][failure]") {
+  EngineOptions options = Hand::default_options();
+  options.min_retransmit = options.max_retransmit = 2 * second;
+  Hand hand(options);
+  hand.join();
+  hand.barrier(second);
+  run_helped(hand, second + 10 * millisecond, 1 << 3);
+  const Completion completion = hand.completion();
+  CHECK(completion.error.code == ErrorCode::timed_out);
+  CHECK(completion.error.missing == 0b1000);
+}
+
 TEST_CASE("a Reset that is answered but never comes is asked for again", "[engine][failure]") {
   Hand hand;
   hand.join();
