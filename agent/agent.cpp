@@ -157,6 +157,10 @@ void Agent::give_up_pushes() {
   if (!state_->core->inherited()) state_->core->give_up_pushes();
 }
 
+void Agent::request_reset() {
+  if (!state_->core->inherited()) state_->core->request_reset();
+}
+
 Expected<Arrived> Agent::next(SliceUpdate& update, MemberEvent& event,
                               std::chrono::milliseconds time) {
   if (state_->core->inherited()) return state_->core->inherited_error();

@@ -167,6 +167,7 @@ bool AsyncTrainer::State::catch_up(CatchUp why, std::uint32_t base_round) {
     live = false;
   }
   const auto until = Clock::now() + options.catch_up_timeout;
+  auto reset_at = Clock::now() + options.reset_after;
   while (true) {
     bool again = true;
     AgentError error = adopt(why, base_round, again);
@@ -187,6 +188,10 @@ bool AsyncTrainer::State::catch_up(CatchUp why, std::uint32_t base_round) {
     }
     changed.wait_for(lock, options.catch_up_retry, [this] { return stopping; });
     lock.unlock();
+    if (why == CatchUp::gone && Clock::now() >= reset_at) {
+      reset_at = Clock::now() + options.reset_after;
+      agent.request_reset();
+    }
     // The job may have been reset meanwhile.
     if (const std::uint32_t now = agent.numbers().base_round; now != base_round) {
       base_round = now;

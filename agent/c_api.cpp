@@ -290,6 +290,14 @@ int iswitch_push_start(iswitch_agent* agent, const float* gradient, size_t count
                });
 }
 
+void iswitch_request_reset(iswitch_agent* agent) {
+  if (agent == nullptr) return;
+  guarded({nullptr, 0}, [&] {
+    agent->agent->request_reset();
+    return 0;
+  });
+}
+
 void iswitch_give_up_pushes(iswitch_agent* agent) {
   if (agent == nullptr) return;
   guarded({nullptr, 0}, [&] {

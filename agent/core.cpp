@@ -635,6 +635,11 @@ void Core::give_up_pushes() {
   finish_operations();
 }
 
+void Core::request_reset() {
+  const Lock lock = enter();
+  if (!closing_) engine_->request_reset(monotonic_now());
+}
+
 bool Core::needs_weights() {
   const Lock lock = enter();
   return engine_->needs_weights();

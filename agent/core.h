@@ -74,6 +74,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<Handle::State> push(std::span<const float> gradient,
                                       const OperationOptions& options);
   void give_up_pushes();
+  void request_reset();
   Expected<Arrived> next(SliceUpdate& update, MemberEvent& event, Time until);
   bool needs_weights();
   iswitch::UpdateNumbers numbers();

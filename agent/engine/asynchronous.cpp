@@ -159,6 +159,7 @@ void Engine::State::acknowledge_push(const wire::Header& header, bool marked) {
 void Engine::State::need_weights(EventKind kind, const Error& error) {
   Asynchronous& a = *async;
   a.phase = Phase::waiting;
+  a.gone.reset();
   a.event = Event{kind, a.origin, false, event_text(kind, options, error)};
   a.why = {kind == EventKind::reset ? ErrorCode::job_reset : ErrorCode::gone, error.status, 0,
            a.event->text};
@@ -196,6 +197,7 @@ void Engine::State::fall_behind(std::uint32_t segment, std::uint32_t number) {
                     "update " + std::to_string(number) + " of segment " + std::to_string(segment) +
                         " is no longer kept: this member fell too far behind"};
   need_weights(EventKind::gone, error);
+  a.gone = Asynchronous::Gone{segment, number};
   take_new_place(a.why, now);
 }
 
@@ -252,6 +254,12 @@ Error Engine::State::resume_updates(const UpdateNumbers& numbers) {
     return refused(ErrorCode::bad_argument, std::to_string(numbers.last.size()) +
                                                 " update numbers for a vector of " +
                                                 std::to_string(a.updates.segments()) + " segments");
+  if (a.gone && a.phase == Phase::waiting &&
+      wire::serial_newer(a.gone->number, numbers.last[a.gone->segment]))
+    return refused(ErrorCode::gone, "the weights lack update " + std::to_string(a.gone->number) +
+                                        " of segment " + std::to_string(a.gone->segment) +
+                                        " too, which the switch no longer keeps: take another "
+                                        "worker's, or reset the job where all lack it");
   bool ahead = false;
   for (std::uint32_t segment = 0; segment < a.updates.segments(); ++segment) {
     const std::uint32_t number = numbers.last[segment];

@@ -58,6 +58,12 @@ struct Asynchronous {
   Asking asking;
   std::optional<Event> event;
   Error why;  ///< waiting: what a push fails with
+  /// Waiting since this update is gone: weights without it are no help.
+  struct Gone {
+    std::uint32_t segment = 0;
+    std::uint32_t number = 0;
+  };
+  std::optional<Gone> gone;
   Time probe_at = never;
   Time probe_interval = 0;
 };

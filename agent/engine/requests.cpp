@@ -178,7 +178,6 @@ void Requests::tick(wire::MemberId sender, bool member, Time now) {
   queue(main_->datagram);
   asked(now);
   ++main_->times;
-  main_->last_at = now;
   main_->send_at = now + main_->interval;
   main_->interval = std::min(2 * main_->interval, main_->most);
 }

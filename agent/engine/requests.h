@@ -62,7 +62,6 @@ struct RepeatedRequest {
   Time most = 0;
   bool renewed = false;
   unsigned times = 0;  ///< sent so far
-  Time last_at = 0;    ///< when last
 };
 
 class Requests {
@@ -76,9 +75,8 @@ class Requests {
   void start(const ControlRequest& request, wire::MemberId sender, Pace pace, Time at, Time now);
   void stop() { main_.reset(); }
   std::optional<wire::Action> main() const;
-  /// How often the main request has been sent without an answer, and when last.
+  /// How often the main request has been sent without an answer.
   unsigned main_times() const { return main_ ? main_->times : 0; }
-  Time main_sent_at() const { return main_ ? main_->last_at : 0; }
   /// Sent once nothing else is outstanding and this is a member. The newest is dropped when eight
   /// wait.
   void want(const ControlRequest& request);

@@ -64,7 +64,7 @@ void Engine::State::go_away(Time at) {
   away.yes = true;
   away.until = now + options.resume_within;
   away.pinged = 0;
-  away.enough_at = never;
+  away.deaf = 0;
   away.unknown = false;
   confirming = parent_missing = false;
   forget_way_back();
@@ -87,19 +87,16 @@ void Engine::State::ping_while_away() {
   if (!away.yes || membership.joined() || !membership.coming_back()) return;
   const unsigned times = requests.main_times();
   if (times == away.pinged) return;
-  // An answer came in between: the count began again.
-  if (times < away.pinged) away.enough_at = never;
   away.pinged = times;
   if (times == 0) return;
-  if (times >= enough_rejoins) away.enough_at = std::min(away.enough_at, requests.main_sent_at());
   requests.ping(membership.member(), now);
 }
 
 void Engine::State::on_ping_while_away(const Reply& reply) {
   if (!away.yes || membership.joined() || !membership.coming_back() ||
-      reply.answers != Answers::ping || reply.body.status != wire::Status::not_a_member ||
-      requests.main_times() < enough_rejoins || reply.asked_at < away.enough_at)
+      reply.answers != Answers::ping || reply.body.status != wire::Status::not_a_member)
     return;
+  if (++away.deaf < enough_rejoins) return;
   away.unknown = true;
   renew_incarnation();
   membership.rejoin(now, now);
@@ -122,6 +119,7 @@ void Engine::State::give_up_coming_back() {
 
 void Engine::State::on_return_reply(const Reply& reply) {
   const bool was_member = membership.joined();
+  away.deaf = away.pinged = 0;
   if (was_member && !reply.authentic) return;
   if (!was_member) {
     requests.forget_peer();

@@ -169,7 +169,7 @@ struct Engine::State {
     Time since = 0;
     Time until = never;
     unsigned pinged = 0;     ///< how often the Rejoin had been sent at the last Ping
-    Time enough_at = never;  ///< when it had been sent often enough to be known, if it is
+    unsigned deaf = 0;       ///< such Pings in a row that were answered by 2, and the Rejoin not
     unsigned strangers = 0;  ///< Rejoins in a row answered by 2
     bool unknown = false;    ///< the switch answers, but no Rejoin
   } away;

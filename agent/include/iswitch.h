@@ -195,6 +195,10 @@ ISWITCH_API int iswitch_push_start(iswitch_agent* agent, const float* gradient, 
  * of them may be summed yet. */
 ISWITCH_API void iswitch_give_up_pushes(iswitch_agent* agent);
 
+/* Asks for a Reset of the job, synchronous or not: what is under way fails at all members with
+ * ISWITCH_ERROR_JOB_RESET, and they begin again together. Returns at once. */
+ISWITCH_API void iswitch_request_reset(iswitch_agent* agent);
+
 /* The sum of some workers' pushes in one segment of the vector. */
 typedef struct iswitch_update {
   size_t size;      /* sizeof(iswitch_update), set by the caller */

@@ -49,13 +49,19 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
                             const std::optional<Stream>& stream, const Turn& turn) {
   if (const wire::Status status = refusal(job, join); status != wire::Status::ok)
     return answer(job, who, status, turn);
-  if (stream && calls_all(job, who, join, *stream)) form_again(job, turn);
-  if (stream && !job.formed) make_way(job, who, join.wanted_member, turn);
-  MemberTable::Seat seat = job.members.seat_for(who.place(), join.incarnation, join.wanted_member,
-                                                turn.now, job.config.member_timeout);
+  MemberId wanted = join.wanted_member;
+  if (stream && calls_all(job, who, join, *stream)) {
+    // A child switch that has restarted does not know its id any more; here it is known.
+    const Member* const row = job.members.find(who.place());
+    if (row != nullptr && wanted == wire::no_member) wanted = row->spec.id;
+    form_again(job, turn);
+  }
+  if (stream && !job.formed) make_way(job, who, wanted, turn);
+  MemberTable::Seat seat = job.members.seat_for(who.place(), join.incarnation, wanted, turn.now,
+                                                job.config.member_timeout);
+  const bool any_id = wanted == wire::no_member;
   // Not the first ones: workers are there before child switches as a rule, and want theirs back.
-  if (stream && join.wanted_member == wire::no_member &&
-      seat.kind == MemberTable::Seat::Kind::taken && !seat.replaces)
+  if (stream && any_id && seat.kind == MemberTable::Seat::Kind::taken && !seat.replaces)
     seat.id = job.members.last_free_id().value_or(seat.id);
   if (seat.kind == MemberTable::Seat::Kind::full)
     return answer(job, who, wire::Status::job_full, turn);
@@ -63,10 +69,11 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
   if (seat.kind == MemberTable::Seat::Kind::same && !stream && job.members.find(seat.id)->stream)
     seat = {MemberTable::Seat::Kind::taken, seat.id, true, {}};
 
-  const datapath::MemberSpec spec = member_spec(seat.id, who, join);
+  datapath::MemberSpec spec = member_spec(seat.id, who, join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
+    spec.id_in_doubt = stream && any_id;
     Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false, false};
-    joiner.any_id = join.wanted_member == wire::no_member;
+    joiner.any_id = any_id;
     if (stream && job.formed) {
       joiner.stream.reset();
       joiner.late = true;
@@ -75,6 +82,7 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
   } else {
     Member& member = *job.members.find(seat.id);
     member.last_heard = turn.now;
+    spec.id_in_doubt = member.spec.id_in_doubt;
     if (member.spec == spec && member.placed) return answer_join(job, who, turn);
     member.spec = spec;
   }

@@ -138,6 +138,7 @@ void Uplink::send(const wire::ControlDatagram& datagram, const Turn& turn) {
 
 void Uplink::start_request(wire::Action action, const wire::SlotBody& slot, Time at,
                            const Turn& turn) {
+  deaf_ = deaf_sends_ = 0;
   request_ = Request{
       action, slot, parts_.frames.next_request_id(), next_nonce(turn.now), at, at, first_repeat, 0};
   if (at <= turn.now) send_request(turn);
@@ -165,7 +166,7 @@ void Uplink::send_request(const Turn& turn) {
       return send(wire::write_join(header, join_body(), client()), turn);
     case wire::Action::rejoin:
       // A parent that knows no Rejoin says by a Ping that it is there.
-      if (request.sends >= sends_until_old - 1 && stage_ == Stage::joining) send_ping(turn);
+      if (stage_ == Stage::joining) send_ping(turn);
       return send(wire::write_rejoin(header, rejoin_body(), client()), turn);
     case wire::Action::reset:
       return send(wire::write_reset(header, 0, client()), turn);
@@ -189,6 +190,7 @@ wire::JoinBody Uplink::join_body() const {
 wire::RejoinBody Uplink::rejoin_body() const {
   wire::RejoinBody body;
   body.join = join_body();
+  body.join.wanted_member = former_;
   body.origin = stream_->origin;
   body.newest = stream_->newest;
   body.slots = stream_->slots;

@@ -191,11 +191,14 @@ class Uplink {
   bool lost_ = false;
   std::optional<Stream> stream_;
   wire::Resumed::Fresh fresh_ = wire::Resumed::Fresh::stranger;  ///< why it came by Join
-  std::uint32_t life_ = 0;                                       ///< the parent's, as it last said
-  std::optional<wire::Resumed> resumed_;                         ///< its answer, once it ran
-  std::uint32_t resumed_base_ = 0;                               ///< of the run that is about
-  Time not_before_ = 0;                                          ///< the next Join
-  bool ran_ = false;     ///< the parent has run the job since the Join
+  MemberId former_ = wire::no_member;                            ///< its id when the job last ran
+  unsigned deaf_ = 0;        ///< sendings of the Rejoin in a row that a Ping's 2 alone answered
+  unsigned deaf_sends_ = 0;  ///< the last of them
+  std::uint32_t life_ = 0;   ///< the parent's, as it last said
+  std::optional<wire::Resumed> resumed_;  ///< its answer, once it ran
+  std::uint32_t resumed_base_ = 0;        ///< of the run that is about
+  Time not_before_ = 0;                   ///< the next Join
+  bool ran_ = false;                      ///< the parent has run the job since the Join
   bool silent_ = false;  ///< it was a member, and the parent has not answered or has said Leave
   Time heard_ = 0;       ///< the parent, last
   Time told_at_ = 0;     ///< an order last: replies asked for before it are out of date

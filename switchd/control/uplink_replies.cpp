@@ -148,6 +148,8 @@ void Uplink::refused(const wire::ReplyBody& body, const Turn& turn) {
   fault_ = refusal_text(job_, body, parent_.ip);
   heard_ = turn.now;
   silent_ = false;
+  if (body.status == wire::Status::job_full || body.status == wire::Status::bad_value)
+    former_ = wire::no_member;  // any other then
   // Let in and evicted before the answer came: at once, as a newcomer.
   pause_ = body.status == wire::Status::not_a_member
                ? least_between_joins
@@ -164,9 +166,10 @@ void Uplink::on_ping_reply(const wire::ReplyBody& body, Time asked_at, const Tur
     return;
   }
   if (stage_ == Stage::joining && body.status == wire::Status::not_a_member) {
-    const bool deaf =
-        request_ && request_->action == wire::Action::rejoin && request_->sends > sends_until_old;
-    if (!deaf) return;
+    if (!request_ || request_->action != wire::Action::rejoin || request_->sends == deaf_sends_)
+      return;
+    deaf_sends_ = request_->sends;
+    if (++deaf_ < sends_until_old) return;
     stream_.reset();
     fresh_ = wire::Resumed::Fresh::stranger;  // to the parent, who cannot be told
     return join(turn.now, turn);
@@ -209,6 +212,7 @@ void Uplink::adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, co
       }
     }
     ran_ = ran_ || resumed_;
+    if (ran_) former_ = run_.member;
     next_wish(turn);
   } else {  // it is expected to change soon
     next_ping_ = std::min(next_ping_, turn.now + within_timeout(forming_ping_interval));

@@ -55,6 +55,9 @@ struct MemberSpec {
   PortId ingress = 0;
   std::uint16_t shards = 1;       ///< of a child switch
   std::uint32_t incarnation = 0;  ///< asynchronous: the tag its pushes carry
+  /// Came back to its stream, and perhaps had another id there: its bit in what is handed back may
+  /// be somebody else's.
+  bool id_in_doubt = false;
   bool operator==(const MemberSpec&) const = default;
 };
 

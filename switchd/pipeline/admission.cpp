@@ -12,7 +12,9 @@ void Admission::put(const datapath::MemberSpec& member, const datapath::SwitchAd
                      .kind = member.kind,
                      .incarnation = member.incarnation};
   destinations[member.id] = destination(self, member.endpoint, member.ingress, member.shards);
-  members |= MemberMask{1} << member.id;
+  const MemberMask bit = MemberMask{1} << member.id;
+  members |= bit;
+  ids_in_doubt = member.id_in_doubt ? ids_in_doubt | bit : ids_in_doubt & ~bit;
   member_count = static_cast<std::uint16_t>(std::popcount(members));
   for (auto& kind : told) kind[member.id] = long_ago;
 }
@@ -35,6 +37,7 @@ wire::MemberId Admission::member_at(const wire::Endpoint& source, PortId ingress
 void Admission::drop(wire::MemberId member) {
   rows[member] = {};
   members &= ~(MemberMask{1} << member);
+  ids_in_doubt &= members;
   member_count = static_cast<std::uint16_t>(std::popcount(members));
 }
 

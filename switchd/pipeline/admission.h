@@ -34,6 +34,7 @@ struct Admission {
   bool halted = false;             ///< between Halt and Resume
   bool resumed = false;            ///< started to go on with a stream: members hand results back
   MemberMask joined_since = 0;     ///< places filled (again) since the last Start
+  MemberMask ids_in_doubt = 0;     ///< rows that may have had other ids before the last Start
   std::uint16_t threshold = 0;     ///< of sums opened from now on; 0 follows the members
   std::uint16_t member_count = 0;  ///< rows present
   MemberMask members = 0;          ///< rows present, bit i = member i

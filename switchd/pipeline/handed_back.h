@@ -228,7 +228,8 @@ class HandedBack {
     const std::uint32_t round = result.header().round;
     if (!from_worker && !wire::serial_newer(round, job.async->own_newest[result.slot]))
       return Keeping::nowhere;
-    const bool said = (result.header().flags & wire::flag::retransmit) == 0;
+    const bool said =
+        (result.header().flags & wire::flag::retransmit) == 0 && job.ids_in_doubt == 0;
     return keep(job, result, from_worker && said);
   }
 

@@ -1176,7 +1176,7 @@ def bad_frames(w):
     for member in (1, 2, 63, 64, 65535):
         yield f"member {member}", data(member=member), "classify_drop_not_a_member"
     yield "a PARTIAL contribution's result", data(kind=RESULT), "classify_drop_result"
-    for action in (0, 10, 255):
+    for action in (0, 11, 255):
         yield f"action {action}", control(w.control(action)), "parse_drop_action"
     for action, body in ((PING, b""), (LEAVE, b""), (HALT, b""), (RESUME, b""), (RESET, bytes(4)), (SETH, bytes(2)), (HELP, bytes(8)),
                          (FBCAST, bytes(8)), (JOIN, w.join_body())):

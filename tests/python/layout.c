@@ -29,6 +29,7 @@ int main(void) {
   FIELD(options, member);
   FIELD(options, async_elements);
   FIELD(options, device);
+  FIELD(options, resume_within_ms);
 
   STRUCT(operation_options);
   FIELD(operation_options, size);
@@ -54,6 +55,7 @@ int main(void) {
   FIELD(statistics, window_bytes);
   FIELD(statistics, updates);
   FIELD(statistics, helps);
+  FIELD(statistics, resumes);
 
   STRUCT(update);
   FIELD(update, size);

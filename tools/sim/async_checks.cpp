@@ -334,7 +334,16 @@ void AsyncChecks::quiet(std::uint32_t base_round) {
 void AsyncChecks::compare(unsigned rank, std::uint32_t base_round, std::span<const float> weights) {
   const auto epoch = epochs_.find(base_round);
   if (epoch == epochs_.end() || hash_of(epoch->second.reference) != hash_of(weights)) {
-    wrong(property::replicas, rank, "its weights at the end are not the sum of all updates");
+    std::string missing;
+    const agent::UpdateNumbers& position = positions_[rank];
+    for (std::uint32_t i = 0; i < segments_ && epoch != epochs_.end(); ++i) {
+      const auto newest = base_round + static_cast<std::uint32_t>(epoch->second.updates[i].size());
+      if (i < position.last.size() && position.last[i] != newest)
+        missing +=
+            format("; segment %u ends with update %u instead of %u", i, position.last[i], newest);
+    }
+    wrong(property::replicas, rank,
+          "its weights at the end are not the sum of all updates" + missing);
   }
 }
 

@@ -98,18 +98,26 @@ const AsyncWorker* AsyncWorker::donor(std::uint32_t base_round) {
   return donors.empty() ? nullptr : donors[random_.below(donors.size())];
 }
 
+// Nobody who knows for a while: the job must begin anew.
+void AsyncWorker::ask_for_reset(agent::Engine& engine, Time now) {
+  if (alone_since_ == never) alone_since_ = now;
+  if (now - alone_since_ < loneliness) return;
+  alone_since_ = now;
+  engine.request_reset(now);
+}
+
 void AsyncWorker::catch_up(agent::Engine& engine, Time now) {
   if (now < catch_up_at_) return;
   const std::uint32_t base_round = event_->base_round;
+  // Nothing has happened yet, and all start from the same weights.
+  if (event_->untouched && checks_.figures().pushes == 0 && !engine.resume(engine.numbers(), now)) {
+    event_.reset();
+    return enter(base_round);
+  }
   const AsyncWorker* peer = donor(base_round);
   const bool first_here = peer == nullptr && event_->kind == agent::EventKind::reset;
   if (peer == nullptr && !first_here) {
-    // Nobody left who knows: the job must begin anew.
-    if (alone_since_ == never) alone_since_ = now;
-    if (now - alone_since_ >= loneliness) {
-      alone_since_ = now;
-      engine.request_reset(now);
-    }
+    ask_for_reset(engine, now);
     catch_up_at_ = now + 10 * millisecond;
     run_at(catch_up_at_);
     return;
@@ -122,6 +130,7 @@ void AsyncWorker::catch_up(agent::Engine& engine, Time now) {
     numbers.last.assign(checks_.segments(), base_round);
   }
   if (const agent::Error error = engine.resume(numbers, now)) {
+    if (error.code == agent::ErrorCode::gone) ask_for_reset(engine, now);  // the peer lacks it too
     catch_up_at_ = now + 5 * millisecond;
     run_at(catch_up_at_);
     return;

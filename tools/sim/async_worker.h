@@ -53,6 +53,7 @@ class AsyncWorker final : public Member {
   void enter(std::uint32_t base_round);
   void take_events(agent::Engine& engine, Time now);
   void catch_up(agent::Engine& engine, Time now);
+  void ask_for_reset(agent::Engine& engine, Time now);
   void apply_updates(agent::Engine& engine, Time now);
   void compute(agent::Engine& engine, Time now);
   void push(agent::Engine& engine, Time now);

@@ -236,8 +236,13 @@ class ISWITCH_API Agent {
   UpdateNumbers numbers() const;
   /// The member's weights contain these updates; newer ones are delivered from now on. Without an
   /// event too, if they are no older than what was taken. An error when they are of another base
-  /// round (job_reset: take weights again) or vector.
+  /// round (job_reset: take weights again), of another vector, or lack the update that is gone as
+  /// well (gone: take another worker's; where all lack it, request_reset()).
   AgentError resume(const UpdateNumbers& numbers);
+  /// Asks for a Reset of the job, synchronous or not: what is under way fails at all members with
+  /// job_reset, and they begin again together. Returns at once; the request is repeated until the
+  /// switch has answered.
+  void request_reset();
 
   /// Ends the membership; later operations fail with `closed`.
   AgentError leave();

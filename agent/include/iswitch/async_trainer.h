@@ -119,6 +119,9 @@ struct AsyncTrainerOptions {
   std::chrono::milliseconds push_timeout{30'000};
   std::chrono::milliseconds catch_up_timeout{30'000};
   std::chrono::milliseconds catch_up_retry{20};  ///< between two calls of fetch
+  /// Nobody has had weights with an update that is gone for so long: the job is Reset, and all go
+  /// on from one worker's weights.
+  std::chrono::milliseconds reset_after{2'000};
 };
 
 struct AsyncTrainerStatistics {

@@ -77,6 +77,7 @@ DECLARATIONS = {
     "iswitch_broadcast_start": (c_int, (_AGENT, _FLOATS, c_size_t, c_uint16, *_START)),
     "iswitch_barrier_start": (c_int, (_AGENT, *_START)),
     "iswitch_push_start": (c_int, (_AGENT, _FLOATS, c_size_t, *_START)),
+    "iswitch_request_reset": (None, (_AGENT,)),
     "iswitch_next": (c_int, (_AGENT, c_int64, POINTER(Update), POINTER(Event), *_ERROR)),
     "iswitch_numbers": (c_size_t, (_AGENT, POINTER(c_uint32), POINTER(c_uint32), c_size_t)),
     "iswitch_resume": (c_int, (_AGENT, c_uint32, POINTER(c_uint32), c_size_t, *_ERROR)),

@@ -65,6 +65,10 @@ class AsynchronousMember:
         vector = vector_of(gradient, "gradient", writable=False)
         return self._start(self._library.iswitch_push_start, (vector.address, vector.count), (vector,), None, timeout, tag=0)
 
+    def request_reset(self):
+        """Asks for a Reset of the job: pushes under way fail at all members, and all go on from one worker's weights."""
+        self._library.iswitch_request_reset(self._pointer)
+
     def next(self, timeout=0.0):
         """Waits at most `timeout` seconds for the next Update or Event; None when neither came.
 

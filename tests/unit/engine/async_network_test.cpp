@@ -119,6 +119,7 @@ class Replicas {
     std::map<OperationId, std::unique_ptr<std::vector<float>>> pending;
     std::size_t pushed = 0, done = 0, uncertain = 0, events = 0;
     bool needs = false;
+    Time reset_at = 0;  // when to ask for a Reset, if nobody has had what is gone
   };
 
   void apply(Member& member, const Update& update) {
@@ -138,26 +139,42 @@ class Replicas {
     Engine& engine = *network_.agents[m];
     if (engine.state() != EngineState::running) return;
     const std::uint32_t base = engine.job().base_round;
+    bool lost = false;
     for (std::size_t peer = 0; peer < members_.size(); ++peer) {
       Engine& other = *network_.agents[peer];
       const UpdateNumbers numbers = other.numbers();
       if (peer == m || other.needs_weights() || members_[peer].needs ||
           numbers.base_round != base || numbers.last.size() != segments_)
         continue;
-      if (engine.resume(numbers, network_.now)) return;
+      if (const Error error = engine.resume(numbers, network_.now)) {
+        if (error.code != ErrorCode::gone) return;
+        lost = true;  // that one lacks the update too
+        continue;
+      }
       member.weights = members_[peer].weights;
       member.known = numbers.last;
       member.needs = false;
       return;
     }
+    if (lost) return ask_for_reset(member, engine);
     // After a Reset somebody has to be the one: the first.
     const bool all_need = std::all_of(members_.begin(), members_.end(),
                                       [](const Member& other) { return other.needs; });
     if (!all_need || m != 0) return;
     const UpdateNumbers own = engine.numbers();
-    if (engine.resume(own, network_.now)) return;
+    if (const Error error = engine.resume(own, network_.now)) {
+      if (error.code == ErrorCode::gone) ask_for_reset(member, engine);
+      return;
+    }
     member.known = own.last;
     member.needs = false;
+  }
+
+  // Nobody has the update: perhaps one that has just gone on gets it yet.
+  void ask_for_reset(Member& member, Engine& engine) {
+    if (network_.now < member.reset_at) return;
+    if (member.reset_at != 0) engine.request_reset(network_.now);
+    member.reset_at = network_.now + second / 2;
   }
 
   Network& network_;

@@ -108,6 +108,7 @@ class AsyncExchange final : public AsynchronousExchange {
   std::vector<float> offer_;
   std::optional<std::uint32_t> waiting_for_;  ///< base round
   Clock::time_point waiting_since_;
+  std::size_t fetches_ = 0;  ///< of snapshots, of one worker after the other
   bool finished_ = false, quiet_ = false;
   std::optional<PeerStatus> settled_;  ///< what this worker would end with
 
@@ -186,6 +187,7 @@ Expected<Fetched> AsyncExchange::fetch(CatchUp why, std::uint32_t base_round) {
   const auto all = ask_all();
   const PeerStatus* furthest = nullptr;
   bool everybody = true, all_wait = true;
+  std::vector<std::size_t> live;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (rank == *options_.rank) continue;
     if (!all[rank]) {
@@ -198,11 +200,12 @@ Expected<Fetched> AsyncExchange::fetch(CatchUp why, std::uint32_t base_round) {
                      std::to_string(peer.rank) +
                      ": --peers must be the same list everywhere, by "
                      "rank");
-    if (peer.live && peer.base_round == base_round)
-      return done(take_from(options_.peers[rank], why));
+    if (peer.live && peer.base_round == base_round) live.push_back(rank);
     all_wait = all_wait && peer.waiting && peer.base_round == base_round;
     if (furthest == nullptr || peer.updates > furthest->updates) furthest = &peer;
   }
+  // Not always the same one: it may lack what is gone as well.
+  if (!live.empty()) return done(take_from(options_.peers[live[fetches_++ % live.size()]], why));
   if (why == CatchUp::gone) return not_yet("no other worker of --peers has weights to give");
   if (!all_wait) return not_yet("other workers have not noticed yet that the job began again");
   if (!everybody && Clock::now() < waiting_since_ + patience)
