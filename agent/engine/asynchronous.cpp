@@ -138,11 +138,14 @@ void Engine::State::acknowledge_push(const wire::Header& header, bool marked) {
   const std::uint32_t segment = header.segment;
   const wire::MemberId member = membership.member();
   const bool mine = member < wire::max_members && (header.set >> member & 1) != 0;
+  const bool perhaps_a_predecessor = segment < a.bit_in_doubt.size() && a.bit_in_doubt[segment];
+  // Who is in it is not known to the switch: all, if it waited for all.
+  const bool unnamed = (header.flags & wire::flag::retransmit) != 0;
+  const bool told = unnamed ? mine && a.waited_for_all : true;
   // Since the restart what has been settled is known, not yet who is in it.
-  const bool old =
-      a.settling.active() && a.settling.stage[segment] != decltype(a.settling)::Stage::done;
-  const bool doubtful = mine && old && segment < a.bit_in_doubt.size() && a.bit_in_doubt[segment];
-  if ((header.flags & wire::flag::retransmit) != 0 || doubtful) {
+  const bool old = unnamed || (a.settling.active() &&
+                               a.settling.stage[segment] != decltype(a.settling)::Stage::done);
+  if (!told || (mine && old && perhaps_a_predecessor)) {
     a.pushes.abandon(segment,
                      {ErrorCode::job_reset, wire::Status::ok, 0,
                       "whether the push is in " + text::slot(segment, header.round) +

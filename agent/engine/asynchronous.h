@@ -47,6 +47,9 @@ struct Asynchronous {
     bool active() const { return left != 0; }
   } settling;
 
+  /// The switch's sums had all its members in them when it was last heard before it was lost.
+  bool waited_for_all = false;
+
   /// By segment: a bit in a result may be that of a predecessor under this member's id, since it
   /// came to a job that ran already and none of its own pushes has been acknowledged there yet.
   std::vector<bool> bit_in_doubt;

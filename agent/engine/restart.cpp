@@ -61,6 +61,8 @@ wire::RejoinBody Engine::State::what_is_here() const {
 
 void Engine::State::go_away(Time at) {
   if (!away.yes) away.since = now;
+  if (!away.yes && async)
+    async->waited_for_all = membership.job().threshold >= membership.job().members_expected;
   away.yes = true;
   away.until = now + options.resume_within;
   away.pinged = 0;

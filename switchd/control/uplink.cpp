@@ -14,6 +14,10 @@ constexpr Time silent_after = 3 * second;
 constexpr Time help_expires_after = second;
 constexpr std::size_t max_helps = 256;
 
+bool waits_for_all(const wire::ReplyBody& terms) {
+  return terms.threshold >= terms.members_expected;
+}
+
 bool of_the_link(wire::Action action) {
   return action == wire::Action::join || action == wire::Action::rejoin ||
          action == wire::Action::leave;
@@ -53,6 +57,7 @@ void Uplink::open(const Turn& turn) {
 
 void Uplink::join(Time at, const Turn& turn) {
   stage_ = Stage::joining;
+  if (ran_) waited_for_all_ = waits_for_all(terms_);
   ran_ = false;
   parent_state_ = wire::JobState::forming;
   next_ping_ = never;
@@ -324,6 +329,8 @@ datapath::ParentSpec Uplink::place() const {
   place.port = parent_.port;
   place.shards = terms_.shards;
   place.incarnation = run_.incarnation;
+  // Who has just been started goes by what it is told now.
+  place.waited_for_all = waited_for_all_.value_or(waits_for_all(terms_));
   return place;
 }
 

@@ -68,6 +68,7 @@ struct ParentSpec {
   PortId port = 0;                ///< the way there, and the only ingress of results
   std::uint16_t shards = 1;       ///< of the parent: segment s goes to base port + s mod shards
   std::uint32_t incarnation = 0;  ///< this switch's in the job: the tag of its own pushes
+  bool waited_for_all = false;    ///< its sums from before this start had all its members in them
   bool operator==(const ParentSpec&) const = default;
 };
 

@@ -64,8 +64,9 @@ class HandedBack {
   enum class Keeping : std::uint8_t { fresh, again, nowhere, no_buffer };
 
   /// Puts a result where it belongs among those kept: `nowhere` where it is too old or none at all.
-  /// `known`: its bitmap is one of this switch's members.
-  Keeping keep(JobType& job, const ReceivedResult& result, bool known) {
+  /// `known`: its bitmap is one of this switch's members. Else `whole`: a sum of this switch is in
+  /// it, as far as that is known.
+  Keeping keep(JobType& job, const ReceivedResult& result, bool known, bool whole) {
     const std::uint32_t round = result.header().round;
     if (!wire::serial_newer(round, job.base_round)) return Keeping::nowhere;
     const std::int32_t newer = wire::serial_distance(round, job.slots.slot(result.slot).last_round);
@@ -85,7 +86,7 @@ class HandedBack {
     if (known) {
       name(job, fresh, result);
     } else {
-      leave_unnamed(fresh);
+      leave_unnamed(job, fresh, whole);
     }
     if (newer > 0) {
       sums_.advance(job, result.slot, static_cast<std::uint32_t>(newer));
@@ -95,9 +96,11 @@ class HandedBack {
     return Keeping::fresh;
   }
 
-  /// Who is in a result of an asynchronous job is not known here, and nobody can tell.
-  static void leave_unnamed(Kept<Handle>& kept) {
-    kept.members = 0;
+  /// Who is in a result of an asynchronous job is not known here. Where it is `whole` those who
+  /// know that the sum had all members in it can tell.
+  static void leave_unnamed(const JobType& job, Kept<Handle>& kept, bool whole) {
+    const bool complete = whole && (kept.flags & wire::flag::partial) == 0;
+    kept.members = complete ? job.members & ~job.joined_since : MemberMask{0};
     kept.tag_known = false;
     kept.flags |= wire::flag::retransmit;
   }
@@ -228,9 +231,10 @@ class HandedBack {
     const std::uint32_t round = result.header().round;
     if (!from_worker && !wire::serial_newer(round, job.async->own_newest[result.slot]))
       return Keeping::nowhere;
-    const bool said =
-        (result.header().flags & wire::flag::retransmit) == 0 && job.ids_in_doubt == 0;
-    return keep(job, result, from_worker && said);
+    const bool said = (result.header().flags & wire::flag::retransmit) == 0;
+    // All updates are sums of a root; of a child those that its workers say are.
+    const bool whole = job.link == nullptr || (from_worker && !said && result.header().set != 0);
+    return keep(job, result, from_worker && said && job.ids_in_doubt == 0, whole);
   }
 
   Row take_unsettled(JobType& job, const ReceivedResult& result) {

@@ -56,7 +56,7 @@ class ParentResults {
     const bool asked_for = (job.slots.slot(result.slot).members & job.members) == 0;
     const bool settles = (result.header().flags & wire::flag::settled) != 0;
     if (!asked_for || !settles) return Taken::old;
-    const Keeping keeping = handed_back_.keep(job, result, false);
+    const Keeping keeping = handed_back_.keep(job, result, false, is_whole(job, result));
     if (keeping == Keeping::no_buffer) return Taken::no_buffer;
     if (keeping == Keeping::fresh && !in_doubt(job, result))
       HandedBack<Buffers>::leave_empty(job.slots.kept(result.slot, 0));
@@ -72,6 +72,14 @@ class ParentResults {
            (header.set >> job.link->spec.member & 1) != 0;
   }
 
+  /// Whether a sum of this switch is in such an update, for all that is known.
+  static bool is_whole(const JobType& job, const ReceivedResult& result) {
+    const wire::Header& header = result.header();
+    const bool named = (header.flags & wire::flag::retransmit) == 0;
+    const bool bit = (header.set >> job.link->spec.member & 1) != 0;
+    return bit && (named || job.link->spec.waited_for_all);
+  }
+
   /// Of a job that went on with its stream: an update that is not newer than `newest`.
   static bool is_up_to(const JobType& job, const ReceivedResult& result, std::uint32_t newest) {
     return job.resumed && job.async != nullptr &&
@@ -85,7 +93,8 @@ class ParentResults {
     const bool in_it = (result.header().set >> job.link->spec.member & 1) != 0;
     if (newer <= 0 && is_up_to(job, result, job.slots.slot(result.slot).settled_at)) {
       // Its bitmap is about pushes from before.
-      if (in_doubt(job, result)) HandedBack<Buffers>::leave_unnamed(fresh);
+      if (in_doubt(job, result))
+        HandedBack<Buffers>::leave_unnamed(job, fresh, is_whole(job, result));
       return false;
     }
     if (job.async != nullptr) return async_.acknowledge(job, result.slot, in_it, fresh);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <vector>
 
 #include "tools/sim/random.h"
@@ -194,7 +195,7 @@ void only_restarts(Scenario& scenario, Random& random) {
   for (JobPlan& plan : scenario.jobs) {
     control::JobConfig& config = plan.config;
     const bool async = config.mode == wire::Mode::async;
-    plan.workload.deadline = random.between(3, 6) * second;
+    const Time patient = random.between(3, 6) * second;
     plan.workload.mistakes = plan.workload.naps = 0;
     config.evict_silent = false;
     config.member_timeout = random.between(300, 1000) * millisecond;
@@ -203,6 +204,8 @@ void only_restarts(Scenario& scenario, Random& random) {
     // has to begin afresh. Asynchronous: members may wait for each other (protocol.md section 5).
     const bool all = config.threshold == 0 && plan.thresholds.empty();
     plan.unbroken = async ? all : plan.full;
+    // Members that wait for each other go on when they give a push up.
+    if (plan.unbroken || !async) plan.workload.deadline = patient;
   }
 }
 
@@ -219,11 +222,10 @@ Scenario random_scenario(std::uint64_t seed, const RandomLimits& limits) {
   for (unsigned job = 0; job < jobs; ++job) add_job(scenario, random, job, limits);
   if (scenario.switches.size() > 1)
     for (JobPlan& plan : scenario.jobs) set_thresholds(plan, random, scenario.switches.size());
-  for (unsigned i = 0; i < scenario.switches.size(); ++i) {
-    // Just enough for the slots, so that transmit queues exhaust it, or plenty.
-    if (random.chance(0.3))
-      scenario.switches[i].node.buffers = buffers_needed(jobs_at(scenario, i)) + random.below(8);
-  }
+  // Just enough for the slots, so that transmit queues exhaust it, or plenty.
+  std::map<unsigned, std::size_t> spare_buffers;
+  for (unsigned i = 0; i < scenario.switches.size(); ++i)
+    if (random.chance(0.3)) spare_buffers[i] = random.below(8);
   // Pushes that were given up hold slots until other members push there, one timeout after the
   // other.
   const bool async = std::any_of(scenario.jobs.begin(), scenario.jobs.end(), [](const auto& job) {
@@ -247,6 +249,8 @@ Scenario random_scenario(std::uint64_t seed, const RandomLimits& limits) {
       scenario.intruder_at = scenario.hosts[random.below(scenario.hosts.size())].node;
     }
   }
+  for (const auto& [node, spare] : spare_buffers)
+    scenario.switches[node].node.buffers = buffers_needed(jobs_at(scenario, node)) + spare;
   return scenario;
 }
 

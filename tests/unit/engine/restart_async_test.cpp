@@ -247,6 +247,23 @@ TEST_CASE("async: who is in an update is not known: the push is given up, once i
   CHECK(back[0].header.flags == wire::flag::retransmit);
 }
 
+TEST_CASE("async: who is in an update is not known, but the sum waited for all",
+          "[engine][restart][async]") {
+  AsyncRestart hand(false);
+  const bool waited = GENERATE(true, false);
+  if (!waited) hand.job.threshold = 2;
+  hand.start();
+  hand.push(gradient);
+  hand.sent();
+  hand.restart(500);
+  hand.sent();
+  hand.update(0, 501, 4, mine | others, settled | wire::flag::retransmit);
+  hand.no_update(1, 500);
+  REQUIRE(contributions(hand.sent()).size() == 1);
+  hand.update(1, 501, 4, mine);
+  CHECK(hand.completion().error.code == (waited ? ErrorCode::none : ErrorCode::job_reset));
+}
+
 TEST_CASE("async: updates that others ask for are handed back, once each",
           "[engine][restart][async]") {
   AsyncRestart hand;

@@ -304,17 +304,31 @@ TEST_CASE("resumed child: a complete sum waits, and another's result closes it")
 namespace {
 
 struct AsyncRig : Root {
-  explicit AsyncRig(bool child = false, wire::MemberKind second = wire::MemberKind::worker,
-                    std::uint16_t history = 4) {
+  struct Shape {
+    bool child = false;
+    wire::MemberKind second = wire::MemberKind::worker;
+    bool id_in_doubt = false;     ///< the second one's
+    bool waited_for_all = false;  ///< the parent
+  };
+  AsyncRig() : AsyncRig(Shape()) {}
+  explicit AsyncRig(const Shape& shape) {
     order(datapath::Remove{});
     datapath::JobSpec spec = small_job();
     spec.mode = wire::Mode::async;
-    spec.history = history;
-    spec.child = child;
+    spec.history = 4;
+    spec.child = shape.child;
     REQUIRE(order(datapath::Install{spec}).ok);
-    if (child) REQUIRE(order(datapath::PutParent{parent_spec()}).ok);
+    datapath::ParentSpec parent = parent_spec();
+    parent.waited_for_all = shape.waited_for_all;
+    if (shape.child) REQUIRE(order(datapath::PutParent{parent}).ok);
     put(0);
-    put(1, 1, second);
+    const datapath::MemberSpec second{.id = 1,
+                                      .kind = shape.second,
+                                      .endpoint = endpoint_of(1),
+                                      .ingress = port_of(1),
+                                      .incarnation = 7,
+                                      .id_in_doubt = shape.id_in_doubt};
+    REQUIRE(order(datapath::PutMember{second}).ok);
     REQUIRE(order(datapath::Start{base, datapath::Resumption{}}).ok);
   }
   Result only_result() {
@@ -398,12 +412,12 @@ TEST_CASE("resumed async: where nobody has anything all are told so") {
 }
 
 TEST_CASE("resumed async: a child switch does not know who of this switch's members is in it") {
-  AsyncRig t(false, wire::MemberKind::child_switch);
+  AsyncRig t({.second = wire::MemberKind::child_switch});
   CHECK(t.ending(back(1, base + 3, 0, {3}, 0b1)) == Counter::aggregate_handed_back);
   CHECK(t.ending(back(0, base + 2, 0, {2}, 0b1)) == Counter::aggregate_handed_back);
   const Result newest = t.only_result();
   CHECK(newest.fields.round == base + 3);
-  CHECK(newest.fields.members == 0);
+  CHECK(newest.fields.members == 0b11);  // if the sum waited for all: they know
   CHECK(newest.fields.flags == (settled | retransmit));
   // Up to what a worker here had, workers are asked alone.
   CHECK(t.order(datapath::Replay{0, base + 1, 1}).slot == SlotState::with_members);
@@ -413,8 +427,28 @@ TEST_CASE("resumed async: a child switch does not know who of this switch's memb
   CHECK(t.only_result().fields.members == 0b1);
 }
 
+TEST_CASE("resumed async: nor can anybody tell where the sum was not complete") {
+  AsyncRig t({.second = wire::MemberKind::child_switch});
+  Down partial = back(1, base + 3, 0, {3}, 0);
+  partial.flags = wire::flag::partial;
+  t.send(partial);
+  t.send(back(0, base + 2, 0, {2}, 0b1));
+  const Result newest = t.only_result();
+  CHECK(newest.fields.members == 0);
+  CHECK(newest.fields.flags == (settled | retransmit | wire::flag::partial));
+}
+
+TEST_CASE("resumed async: bits go by ids, and one that is in doubt puts all of them in doubt") {
+  AsyncRig t({.second = wire::MemberKind::child_switch, .id_in_doubt = true});
+  t.send(back(0, base + 3, 0, {3}, 0b01));
+  t.send(nothing(1));
+  const Result newest = t.only_result();
+  CHECK(newest.fields.members == 0b11);
+  CHECK(newest.fields.flags == (settled | retransmit));
+}
+
 TEST_CASE("resumed async: a worker's word goes before a child switch's") {
-  AsyncRig t(false, wire::MemberKind::child_switch);
+  AsyncRig t({.second = wire::MemberKind::child_switch});
   CHECK(t.ending(back(1, base + 3, 0, {3}, 0b1)) == Counter::aggregate_handed_back);
   CHECK(t.ending(back(0, base + 3, 0, {3}, 0b11)) == Counter::aggregate_handed_back);
   const Result newest = t.only_result();
@@ -423,7 +457,7 @@ TEST_CASE("resumed async: a worker's word goes before a child switch's") {
 }
 
 TEST_CASE("resumed async: newer than what workers here had, anybody may have it") {
-  AsyncRig t(false, wire::MemberKind::child_switch);
+  AsyncRig t({.second = wire::MemberKind::child_switch});
   t.send(back(1, base + 3, 0, {3}, 0));
   t.send(nothing(0));
   CHECK(t.order(datapath::Replay{0, base + 2, 0}).slot == SlotState::elsewhere);
@@ -466,7 +500,8 @@ TEST_CASE("resumed async: the first push after a long way is believed") {
 }
 
 TEST_CASE("resumed async child: the newest goes up, and the parent's answer settles") {
-  AsyncRig t(true);
+  const bool waited_for_all = GENERATE(false, true);
+  AsyncRig t({.child = true, .waited_for_all = waited_for_all});
   t.send(back(0, base + 2, 0, {2}, 0b11));
   CHECK(t.take_ups().empty());
   t.send(back(1, base + 1, 0, {1}, 0b11));
@@ -494,7 +529,7 @@ TEST_CASE("resumed async child: the newest goes up, and the parent's answer sett
     t.send(Down{.round = base + 4, .floats = {4}, .flags = settled});
     const Result newest = t.only_result();
     CHECK(newest.fields.round == base + 4);
-    CHECK(newest.fields.members == 0);
+    CHECK(newest.fields.members == 0b11);  // if this switch's sum waited for all
     CHECK(newest.fields.flags == (settled | retransmit));
     // Older ones: up to 2 they are the workers' to hand back, 3 may come from the parent.
     CHECK(t.order(datapath::Replay{0, base + 3, 0}).slot == SlotState::elsewhere);
@@ -505,6 +540,16 @@ TEST_CASE("resumed async child: the newest goes up, and the parent's answer sett
     // The parent asks for what is kept here.
     CHECK(t.order(datapath::SendUp{0, base + 2}).slot == SlotState::kept);
     CHECK(t.only_up().header.round == base + 2);
+  }
+  SECTION("one of which the parent does not know who is in it") {
+    t.send(Down{.round = base + 4, .floats = {4}, .flags = settled | retransmit});
+    CHECK(t.only_result().fields.members == (waited_for_all ? 0b11 : 0));
+  }
+  SECTION("one that was not complete") {
+    t.send(Down{.round = base + 4, .floats = {4}, .flags = settled | wire::flag::partial});
+    const Result newest = t.only_result();
+    CHECK(newest.fields.members == 0);
+    CHECK(newest.fields.flags == (settled | retransmit | wire::flag::partial));
   }
   SECTION("older ones of the workers do not come from the parent") {
     t.send(Down{.round = base + 3, .floats = {3}, .members = 0, .flags = settled});
@@ -524,7 +569,7 @@ TEST_CASE("resumed async child: the newest goes up, and the parent's answer sett
 }
 
 TEST_CASE("resumed async child: no update at all") {
-  AsyncRig t(true);
+  AsyncRig t({.child = true});
   t.send(nothing(0));
   t.send(nothing(1));
   const Up up = t.only_up();
