@@ -147,6 +147,10 @@ void Engine::State::on_reply(const wire::Message& message, Bytes datagram) {
     return;
   }
   if (reply.answers == Answers::ping) confirming = false;
+  // It runs now: the answer to the Join says from where.
+  if (reply.answers == Answers::unasked && membership.state() == EngineState::forming &&
+      reply.body.state != wire::JobState::forming)
+    requests.hurry(now);
   on_job_state(reply.body, reply.answers == Answers::unasked ? unasked : reply.asked_at);
   if (reply.answers == Answers::help) on_help_reply(reply);
   if (reply.answers == Answers::unasked) on_refused_segment(reply.body);

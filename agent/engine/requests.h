@@ -2,6 +2,7 @@
 // answered, matching of replies, answers to the switch's own requests.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +75,10 @@ class Requests {
   /// Replaces the main request; first sent at `at`.
   void start(const ControlRequest& request, wire::MemberId sender, Pace pace, Time at, Time now);
   void stop() { main_.reset(); }
+  /// There is something to learn: the main request goes (again) now.
+  void hurry(Time now) {
+    if (main_) main_->send_at = std::min(main_->send_at, now);
+  }
   std::optional<wire::Action> main() const;
   /// How often the main request has been sent without an answer.
   unsigned main_times() const { return main_ ? main_->times : 0; }

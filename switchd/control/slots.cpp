@@ -78,14 +78,25 @@ void Control::State::started(Job& job, bool halt_may_differ, const Turn& turn) {
 void Control::State::settle(Job& job, const Turn& turn) {
   if (job.phase != SlotPhase::failed) {
     job.base_round = job.next_base_round;
+    const bool was_up = job.up;
     job.up = job.phase == SlotPhase::running && job.parent_ready() && !job.reset_due;
     if (job.uplink && !job.base_told)  // the reply to the Join that they repeat will say it
       job.members.for_each([&](Member& member) { member.told.base_round = job.base_round; });
+    const bool first_time = job.up && !was_up && !job.base_told;
     job.base_told = job.base_told || job.up;
     announce(job, turn);
+    if (first_time) call_back(job, turn);
   }
   const auto waiting = std::exchange(job.when_settled, {});
   for (const auto& then : waiting) then(turn);
+}
+
+/// Who came back waits for it, and need not wait until it asks the next time.
+void Control::State::call_back(Job& job, const Turn& turn) {
+  for (MemberId id = 0; id < wire::max_members; ++id) {
+    const Member* const member = job.members.find(id);
+    if (member != nullptr && member->stream) tell_member(job, id, wire::Status::ok, 0, turn);
+  }
 }
 
 void Control::State::when_settled(Job& job, std::function<void(const Turn&)> then,

@@ -128,6 +128,7 @@ struct Control::State {
   void start(Job& job, const Turn& turn);
   void started(Job& job, bool halt_may_differ, const Turn& turn);
   void settle(Job& job, const Turn& turn);
+  void call_back(Job& job, const Turn& turn);
   void when_settled(Job& job, std::function<void(const Turn&)> then, const Turn& turn);
   /// Clears every slot and takes a new base_round; requests during a clearing are part of it.
   void request_clear(Job& job, const Turn& turn);

@@ -80,8 +80,11 @@ void AsyncChecks::ended(const Ending& ending) {
     // in some segments; else all were given up, with their place.
     if (ending.error.code != agent::ErrorCode::timed_out && !in_doubt)
       places_[ending.rank] = ending.serial + 1;
+    const auto& pushes = pushes_[ending.rank];
+    const bool first = std::none_of(pushes.begin(), pushes.end(),
+                                    [](const Push& push) { return push.acknowledged; });
     const bool may_fail = ending.stopped || ending.error.code == agent::ErrorCode::gone ||
-                          (in_doubt && several_switches_);
+                          (in_doubt && (several_switches_ || first));
     if (unbroken_ && !may_fail) {
       wrong(property::continuity, ending.rank,
             format("push %u failed, though nothing but switches has restarted: %s", ending.serial,
