@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "agent/engine/payload.h"
+#include "wire/serial.h"
 
 namespace iswitch::agent {
 namespace {
@@ -14,8 +16,48 @@ constexpr std::uint32_t most_outstanding = 1U << 16;
 
 }  // namespace
 
-Pushes::Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics)
-    : options_(options), operations_(operations), in_flight_(options, statistics) {}
+Pushes::Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics,
+               const Updates& updates)
+    : options_(options),
+      operations_(operations),
+      updates_(updates),
+      in_flight_(options, statistics) {}
+
+Pushes::Turn Pushes::turn_of(std::uint32_t slot) const {
+  const std::int32_t since = wire::serial_distance(updates_.newest(slot), reference_);
+  return {static_cast<std::uint32_t>(std::max(since, 0)), slot};
+}
+
+void Pushes::Queue::put(const Turn& turn) {
+  heap_.push_back(turn);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+const Pushes::Turn* Pushes::Queue::first(const Pushes& pushes,
+                                         bool (Pushes::*holds)(std::uint32_t) const) {
+  while (!heap_.empty()) {
+    const Turn front = heap_.front();
+    const bool there = (pushes.*holds)(front.slot);
+    const Turn now = there ? pushes.turn_of(front.slot) : front;
+    if (there && !(now > front)) return &heap_.front();
+    take_first();
+    if (there) put(now);
+  }
+  return nullptr;
+}
+
+void Pushes::Queue::take_first() {
+  std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+  heap_.pop_back();
+}
+
+void Pushes::Queue::tidy(const Pushes& pushes, bool (Pushes::*holds)(std::uint32_t) const) {
+  std::erase_if(heap_, [&](const Turn& turn) { return !(pushes.*holds)(turn.slot); });
+  for (Turn& turn : heap_) turn = pushes.turn_of(turn.slot);
+  std::sort(heap_.begin(), heap_.end(), [](const Turn& a, const Turn& b) { return b > a; });
+  const auto same = [](const Turn& a, const Turn& b) { return a.slot == b.slot; };
+  heap_.erase(std::unique(heap_.begin(), heap_.end(), same), heap_.end());  // sorted is a heap
+}
 
 void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) {
   member_ = member;
@@ -33,7 +75,11 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
     operations_.at(index).segments = slots_;
   first_operation_ = operations_.begin();
   next_.assign(slots_, first_operation_);
-  cursor_ = 0;
+  reference_ = updates_.newest(0);
+  for (std::uint32_t slot = 1; slot < slots_; ++slot)
+    if (wire::serial_newer(reference_, updates_.newest(slot))) reference_ = updates_.newest(slot);
+  under_way_.clear();
+  to_send_.clear();
   sendable_ = 0;
   if (!operations_.empty()) more(now);
 }
@@ -112,7 +158,14 @@ void Pushes::forget_orphans() {
 
 void Pushes::count_sendable() {
   sendable_ = 0;
-  for (std::uint32_t slot = 0; slot < slots_; ++slot) sendable_ += is_sendable(slot) ? 1 : 0;
+  to_send_.clear();
+  for (std::uint32_t slot = 0; slot < slots_; ++slot)
+    if (is_sendable(slot)) note_sendable(slot);
+}
+
+void Pushes::note_sendable(std::uint32_t slot) {
+  ++sendable_;
+  to_send_.put(turn_of(slot));
 }
 
 std::uint32_t Pushes::bytes_of(std::uint32_t slot) const {
@@ -134,7 +187,7 @@ void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial
   } else if (--orphan->left == 0) {
     orphans_.erase(orphans_.begin() + (orphan - orphans_.data()));
   }
-  if (is_sendable(slot)) ++sendable_;
+  if (is_sendable(slot)) note_sendable(slot);
 }
 
 std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) {
@@ -176,8 +229,6 @@ void Pushes::give_up(std::uint64_t operation) {
                 vector.size_bytes());
     orphans_.push_back(std::move(orphan));
   }
-  // From the front again, as others do: members that wait on different slots wait for each other.
-  cursor_ = 0;
   count_sendable();
 }
 
@@ -186,13 +237,20 @@ void Pushes::give_up_all() {
   in_flight_.stop();
   forget_orphans();
   next_.assign(slots_, operations_.end());
+  to_send_.clear();
+  under_way_.clear();
   sendable_ = 0;
 }
 
 bool Pushes::fresh_may_go() const {
   const Flight& flight = in_flight_.flight();
-  return sendable_ != 0 && !in_flight_.full(out_of_window_) && flight.first_lost() == nullptr &&
-         in_flight_.fits_window(segment_bytes_);
+  if (sendable_ == 0) return false;
+  if (!in_flight_.full(out_of_window_) && flight.first_lost() == nullptr &&
+      in_flight_.fits_window(segment_bytes_))
+    return true;
+  const Turn* const next = to_send_.first(*this, &Pushes::waits_to_go);
+  const Turn* const oldest = under_way_.first(*this, &Pushes::is_under_way);
+  return next != nullptr && (oldest == nullptr || *oldest > *next);
 }
 
 bool Pushes::ready() const {
@@ -208,13 +266,17 @@ bool Pushes::transmit(Outgoing& out, Time now) {
     return true;
   }
   if (!fresh_may_go()) return false;
-  while (!is_sendable(cursor_)) cursor_ = cursor_ + 1 == slots_ ? 0 : cursor_ + 1;
-  const std::uint32_t slot = cursor_;
+  const Turn* const next = to_send_.first(*this, &Pushes::waits_to_go);
+  if (next == nullptr) return false;
+  const std::uint32_t slot = next->slot;
   const Segment& segment = flight.send_slot(slot, next_[slot]++, bytes_of(slot), now);
   // Nobody gives it up again, so it must not hold up what comes after it.
   if (orphan_of(segment.operation) != nullptr) take_out_of_window(slot);
   --sendable_;
-  cursor_ = slot + 1 == slots_ ? 0 : slot + 1;
+  to_send_.take_first();
+  under_way_.put(turn_of(slot));
+  if (under_way_.size() > 2 * std::size_t{slots_} + 16)
+    under_way_.tidy(*this, &Pushes::is_under_way);
   in_flight_.sent(now);
   write(segment, out);
   return true;

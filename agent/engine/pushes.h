@@ -9,12 +9,14 @@
 #include "agent/engine/engine.h"
 #include "agent/engine/in_flight.h"
 #include "agent/engine/operations.h"
+#include "agent/engine/updates.h"
 
 namespace iswitch::agent {
 
 class Pushes {
  public:
-  Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics);
+  Pushes(const EngineOptions& options, Operations& operations, Statistics& statistics,
+         const Updates& updates);
 
   /// A new place at the switch: numbers start after job.base_round.
   void begin(const wire::ReplyBody& job, wire::MemberId member, Time now);
@@ -65,6 +67,39 @@ class Pushes {
 
  private:
   bool fresh_may_go() const;
+  /// All members send their pushes in one order, by the update that each is meant for and then by
+  /// slot, and the first one in that order goes out whatever the window: else members whose windows
+  /// are full of different slots would wait for each other.
+  struct Turn {
+    std::uint32_t update = 0;  ///< since reference_
+    std::uint32_t slot = 0;
+    friend bool operator>(const Turn& a, const Turn& b) {
+      return a.update != b.update ? a.update > b.update : a.slot > b.slot;
+    }
+  };
+  Turn turn_of(std::uint32_t slot) const;
+  /// Slots by turn, the first one in front. Turns only get later, so what is in front is right once
+  /// it is found to be up to date.
+  class Queue {
+   public:
+    void clear() { heap_.clear(); }
+    void put(const Turn& turn);
+    void take_first();
+    std::size_t size() const { return heap_.size(); }
+    /// Forgets what first() would, sooner or later.
+    void tidy(const Pushes& pushes, bool (Pushes::*holds)(std::uint32_t) const);
+    /// The first of those for which `holds`, after forgetting the others; null when there is none.
+    const Turn* first(const Pushes& pushes, bool (Pushes::*holds)(std::uint32_t) const);
+
+   private:
+    std::vector<Turn> heap_;
+  };
+  bool waits_to_go(std::uint32_t slot) const {
+    return !in_flight_.flight().is_outstanding(slot) && next_[slot] < operations_.end();
+  }
+  bool is_under_way(std::uint32_t slot) const {
+    return in_flight_.flight().is_outstanding(slot) && !is_out_of_window_[slot];
+  }
   struct Orphan;
   Orphan* orphan_of(std::uint64_t operation);
   void take_out_of_window(std::uint32_t slot);
@@ -76,6 +111,7 @@ class Pushes {
     return !in_flight_.flight().is_outstanding(slot) && upcoming(slot) != operations_.end();
   }
   void count_sendable();
+  void note_sendable(std::uint32_t slot);
   std::uint32_t bytes_of(std::uint32_t slot) const;
   std::uint32_t number_of(std::uint64_t operation) const {
     return base_round_ + 1 + static_cast<std::uint32_t>(operation - first_operation_);
@@ -84,6 +120,7 @@ class Pushes {
 
   const EngineOptions& options_;
   Operations& operations_;
+  const Updates& updates_;
   InFlight in_flight_;
 
   bool active_ = false;
@@ -108,7 +145,9 @@ class Pushes {
   // acknowledgement does not hold up the others.
   std::vector<std::uint64_t> next_;  ///< by slot: index of an operation
   std::uint32_t sendable_ = 0;       ///< slots of which is_sendable() is true
-  std::uint32_t cursor_ = 0;         ///< the slot to look at first
+  std::uint32_t reference_ = 0;      ///< an update number from which turns count
+  mutable Queue to_send_;
+  mutable Queue under_way_;
 };
 
 }  // namespace iswitch::agent
