@@ -74,7 +74,7 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
     spec.id_in_doubt = stream && any_id;
     Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false, false};
     joiner.any_id = any_id;
-    if (stream && job.formed) {
+    if (stream && job.decided) {
       joiner.stream.reset();
       joiner.late = true;
     }
@@ -126,6 +126,11 @@ void Control::State::take_seat(Job& job, const MemberTable::Seat& seat, const Me
     order(job, datapath::DropMember{*seat.leaves}, turn);
   }
   job.members.put(joiner);
+  // The parent has been told of another member's stream.
+  if (job.formed && !job.decided && job.uplink && job.uplink->stream()) {
+    job.uplink->abandon(turn);
+    open_uplink(job, turn);
+  }
 }
 
 void Control::State::answer_join(Job& job, const Requester& who, const Turn& turn) {
