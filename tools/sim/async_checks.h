@@ -45,6 +45,8 @@ class AsyncChecks {
     several_switches_ = several_switches;
   }
 
+  bool unbroken() const { return unbroken_; }
+
   /// The weights that all start from at this base round.
   void epoch(std::uint32_t base_round, std::span<const float> weights);
   bool has_epoch(std::uint32_t base_round) const { return epochs_.count(base_round) != 0; }

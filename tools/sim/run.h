@@ -69,6 +69,7 @@ class Run {
   void set_faults_off();
   void probe();
   void stop();
+  bool bits_may_be_wrong(const Job& job) const;
   void settle_replicas();
   bool replicas_equal(const Job& job) const;
   void leave();
