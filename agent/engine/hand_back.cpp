@@ -52,6 +52,9 @@ void HandBack::resend(std::uint32_t slot) {
 }
 
 void HandBack::once(std::uint32_t slot, std::uint64_t number, std::uint32_t round) {
+  // The first one that the switch gets of a slot is taken for the newest that is here.
+  if (active() && slot < index_.size() && index_[slot] != none && !items_[index_[slot]].done)
+    return;
   if (once_count_ == once_.size()) return;  // as if lost
   once_[(once_head_ + once_count_++) % once_.size()] = {slot, round, number};
 }

@@ -40,7 +40,8 @@ class HandBack {
   bool answered(std::uint32_t slot, std::uint32_t round, bool marked, Time now);
   /// The switch asked for this one: it goes again at once.
   void resend(std::uint32_t slot);
-  /// Somebody asked for an update that is kept here: it goes once, the asker asks again.
+  /// Somebody asked for an update that is kept here: it goes once, the asker asks again. Not before
+  /// what is handed back of the slot is answered.
   void once(std::uint32_t slot, std::uint64_t number, std::uint32_t round);
 
   bool ready() const;

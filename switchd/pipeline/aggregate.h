@@ -90,7 +90,9 @@ class Aggregator {
 
   /// At an asynchronous child: the parent looks for an update that is kept here.
   void hand_up(JobType& job, std::uint32_t index, std::uint32_t update) {
-    if (is_async(job)) handed_back_.hand_up(job, index, update);
+    // Until the parent has settled the slot, what comes there is taken for the newest.
+    const bool settled = job.slots.slot(index).state != Slot<Handle>::State::unsettled;
+    if (is_async(job) && settled) handed_back_.hand_up(job, index, update);
   }
 
   /// At an asynchronous child: a push that is in an update which is not kept any more.
