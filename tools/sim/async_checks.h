@@ -38,8 +38,8 @@ class AsyncChecks {
 
   /// Nothing but switches' restarts happens to the job: no push may fail, but for those of which
   /// nobody can know whether they are in an update (only where there are several switches, or it is
-  /// a worker's first, whose bit may be a predecessor's), and those of a worker that fell behind for
-  /// other reasons.
+  /// a worker's first, whose bit may be a predecessor's), and those of a worker that fell behind
+  /// for other reasons.
   void expect_unbroken(bool several_switches) {
     unbroken_ = true;
     several_switches_ = several_switches;
