@@ -12,8 +12,10 @@ constexpr std::size_t ip_checksum_at = 24;
 constexpr std::size_t source_ip_at = 26;
 constexpr std::size_t source_port_at = 34;
 constexpr std::size_t destination_port_at = 36;
-constexpr std::size_t udp_length_at = 38;
-constexpr std::size_t udp_checksum_at = 40;
+// What ResultTemplate::write puts into its words of eight bytes.
+static_assert(total_length_at % 8 == 0 && ip_checksum_at % 8 == 0);
+static_assert(destination_port_at % 8 == 4 && destination_port_at / 8 == 4);
+static_assert(encapsulation_bytes == 5 * 8 + 2 && payload_offset == 64);
 constexpr std::uint8_t protocol_udp = 17;
 
 PartialSum memory_order(std::uint16_t value) { return __builtin_bswap16(value); }
@@ -41,12 +43,18 @@ inline void ResultMessage::copy(const ResultFields& fields) {
 }
 
 inline void ResultMessage::finish(const Header& header) {
-  write_header(header, header_.data());
+  start_ = std::uint64_t{static_cast<std::uint8_t>(protocol_version << 4 |
+                                                   static_cast<unsigned>(header.type))}
+               << 16 |
+           std::uint64_t{header.flags} << 24 | std::uint64_t{__builtin_bswap16(header.job)} << 32 |
+           std::uint64_t{__builtin_bswap16(header.member)} << 48;
+  place_ = std::uint64_t{__builtin_bswap32(header.segment)} << 32 | __builtin_bswap32(header.round);
+  set_ = __builtin_bswap64(header.set);
   const auto udp_length = static_cast<std::uint16_t>(udp_bytes + header_bytes + payload_bytes);
   udp_length_ = __builtin_bswap16(udp_length);
   total_length_ = __builtin_bswap16(static_cast<std::uint16_t>(ipv4_bytes + udp_length));
   // The length counts twice: in the pseudo header and in the UDP header.
-  sum_ = payload_sum + memory_order(fold(header_sum(header) + 2 * PartialSum{udp_length}));
+  sum_ = fold(payload_sum + memory_order(fold(header_sum(header) + 2 * PartialSum{udp_length})));
 }
 
 // The header is made from the copies, one field a load: from `fields`, which the caller has just
@@ -77,31 +85,15 @@ ResultTemplate::ResultTemplate(const Route& route, std::uint16_t member_shards, 
     : port_(route.to.udp_port),
       shards_(member_shards == 0 ? std::uint16_t{1} : member_shards),
       udp_checksum_(udp_checksum) {
-  write_encapsulation(route, 0, bytes_.data());
-  std::memset(bytes_.data() + total_length_at, 0, 2);
-  std::memset(bytes_.data() + ip_checksum_at, 0, 2);
-  ip_sum_ = partial_sum({bytes_.data() + ethernet_bytes, ipv4_bytes});
-  pseudo_sum_ = partial_sum({bytes_.data() + source_ip_at, 8}) + memory_order(protocol_udp) +
-                partial_sum({bytes_.data() + source_port_at, 2});
-}
-
-void ResultTemplate::write(const ResultMessage& result, std::uint8_t* out) const {
-  // Most members are workers: spare them the division.
-  const auto shard = static_cast<std::uint16_t>(shards_ == 1 ? 0 : result.segment % shards_);
-  const std::uint16_t port = __builtin_bswap16(static_cast<std::uint16_t>(port_ + shard));
-
-  std::memcpy(out, bytes_.data(), encapsulation_bytes);
-  std::memcpy(out + encapsulation_bytes, result.header_.data(), header_bytes);
-  const std::uint16_t ip_checksum = checksum_field(ip_sum_ + result.total_length_);
-  std::memcpy(out + total_length_at, &result.total_length_, 2);
-  std::memcpy(out + ip_checksum_at, &ip_checksum, 2);
-  std::memcpy(out + destination_port_at, &port, 2);
-  std::memcpy(out + udp_length_at, &result.udp_length_, 2);
-  if (!udp_checksum_) return;
-
-  const std::uint16_t checksum = checksum_field(pseudo_sum_ + result.sum_ + port);
-  const std::uint16_t field = checksum == 0 ? 0xFFFF : checksum;
-  std::memcpy(out + udp_checksum_at, &field, 2);
+  std::array<std::uint8_t, payload_offset> bytes{};
+  write_encapsulation(route, 0, bytes.data());
+  std::memset(bytes.data() + total_length_at, 0, 2);
+  std::memset(bytes.data() + ip_checksum_at, 0, 2);
+  ip_sum_ = fold(partial_sum({bytes.data() + ethernet_bytes, ipv4_bytes}));
+  pseudo_sum_ = fold(partial_sum({bytes.data() + source_ip_at, 8}) + memory_order(protocol_udp) +
+                     partial_sum({bytes.data() + source_port_at, 2}));
+  std::memset(bytes.data() + destination_port_at, 0, 4);  // and the UDP length
+  std::memcpy(words_.data(), bytes.data(), sizeof words_);
 }
 
 }  // namespace iswitch::wire

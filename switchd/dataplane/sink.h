@@ -45,7 +45,7 @@ class MbufSink {
   void open_port(PortId port, const PortUse& use, PortCounters& counters) {
     const PortTraits& traits = use.traits;
     queues_[port].open(use, port, counters);
-    emit_[port] = traits.chained ? &MbufSink::emit_chained : &MbufSink::emit_copied;
+    set(chained_, port, traits.chained);
     set(open_, port, true);
     set(shareable_, port, traits.may_share);
   }
@@ -176,37 +176,30 @@ class MbufSink {
     wake_ = true;
   }
 
-  void result(const Delivery& delivery) {
-    const auto copies = static_cast<unsigned>(std::popcount(delivery.to));
+  unsigned result(const Delivery& delivery) {
     if (delivery.payload != nullptr) {
       const std::uint32_t bytes = delivery.fields.payload_bytes;
       delivery.payload->data_len = static_cast<std::uint16_t>(bytes);
       delivery.payload->pkt_len = bytes;
-      // One share for every copy at once; those that need none give theirs back below.
-      rte_mbuf_refcnt_update(delivery.payload, static_cast<std::int16_t>(copies));
     }
     unsigned shares_used = 0;
     for (std::uint64_t left = delivery.to; left != 0; left &= left - 1) {
       const pipeline::Destination& destination =
           delivery.destinations[static_cast<unsigned>(std::countr_zero(left))];
-      if ((up_ >> destination.port & 1) == 0) {
-        link_down(destination.port);
+      const PortId port = destination.port;
+      if ((up_ >> port & 1) == 0) {
+        link_down(port);
         continue;
       }
-      if ((this->*emit_[destination.port])(delivery, destination)) ++shares_used;
+      // Most of what a copy costs is the call, were it one through a pointer.
+      const bool used = (chained_ >> port & 1) != 0 ? emit_chained(delivery, destination)
+                                                    : emit_copied(delivery, destination);
+      if (used) ++shares_used;
     }
-    if (delivery.payload != nullptr && shares_used < copies) {
-      // The pipeline still owns the payload, so the count stays above zero.
-      rte_mbuf_refcnt_update(
-          delivery.payload,
-          static_cast<std::int16_t>(static_cast<int>(shares_used) - static_cast<int>(copies)));
-    }
+    return shares_used;
   }
 
  private:
-  /// True when it used up a share of the payload.
-  using Emit = bool (MbufSink::*)(const Delivery&, const pipeline::Destination&);
-
   struct Recorder {
     MbufSink& sink;
     PortId port;
@@ -239,6 +232,8 @@ class MbufSink {
     return frame;
   }
 
+  // These give true when they use up a share of the payload.
+
   bool emit_chained(const Delivery& delivery, const pipeline::Destination& destination) {
     if (heads_left_ == 0 && !take_heads()) {
       no_buffer(destination.port);
@@ -258,7 +253,8 @@ class MbufSink {
     return delivery.payload != nullptr;
   }
 
-  bool emit_copied(const Delivery& delivery, const pipeline::Destination& destination) {
+  [[gnu::noinline]] bool emit_copied(const Delivery& delivery,
+                                     const pipeline::Destination& destination) {
     const std::uint32_t bytes = delivery.fields.payload_bytes;
     rte_mbuf* frame = new_frame(static_cast<std::uint32_t>(wire::payload_offset) + bytes);
     if (frame == nullptr) {
@@ -276,7 +272,7 @@ class MbufSink {
   }
 
   /// Many at a time, since each asking of a pool costs as much as a head. Near the pool's end one.
-  bool take_heads() {
+  [[gnu::noinline]] bool take_heads() {
     auto* list = reinterpret_cast<void**>(heads_.data());
     if (rte_mempool_get_bulk(headers_, list, heads_.size()) == 0) {
       heads_left_ = heads_.size();
@@ -298,10 +294,10 @@ class MbufSink {
   pipeline::Tally notices_lost_;
 
   std::array<TransmitQueue, datapath::max_ports> queues_;
-  std::array<Emit, datapath::max_ports> emit_{};
   PortMask open_ = 0;
   PortMask up_ = 0;  // a part of open_
   PortMask shareable_ = 0;
+  PortMask chained_ = 0;
   PortMask pending_ = 0;
 
   struct Sampled {

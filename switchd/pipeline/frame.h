@@ -33,8 +33,8 @@ struct Destination {
 
 /// One result for the members in `to`; or, with `up`, what a child sends to its parent (its sum, or
 /// a result that it hands back: fields.type() tells): `to` is 1 then, and destinations[0] the
-/// parent. `payload` is owned by the pipeline during the call; a sink that keeps it takes a share
-/// for each copy. For member m, `destinations[m].header.write(fields, out)` makes the copy's 64
+/// parent. Of `payload` there is one share for each copy, which a sink may take (see result below).
+/// For member m, `destinations[m].header.write(fields, out)` makes the copy's 64
 /// header bytes.
 template <class Handle>
 struct Delivery {
@@ -61,8 +61,10 @@ enum class Stage : std::uint8_t { parse, classify, aggregate, deliver };
 //
 //   void notice(const datapath::Notice& notice)
 //
-//   void result(const Delivery<Handle>& delivery)
-//     a result for members, or a sum for the parent: both are sent alike
+//   unsigned result(const Delivery<Handle>& delivery), or void
+//     a result for members, or a sum for the parent: both are sent alike. Gives how many of the
+//     delivery's shares of the payload it has taken, one for each copy that refers to it; void:
+//     none
 //
 // and may have
 //

@@ -9,8 +9,9 @@
 
 namespace iswitch::pipeline {
 
-/// A result, or a sum for the parent, on its way to deliver. It holds a share of its payload, since
-/// the slot may complete again, and let go of the payload, before the sink is called.
+/// A result, or a sum for the parent, on its way to deliver. It holds a share of its payload for
+/// each copy: the slot may complete again, and let go of the payload, before the sink is called,
+/// and a fresh sum, which nobody else holds yet, is shared at the least cost.
 template <class Handle>
 struct Outgoing {
   Delivery<Handle> delivery;

@@ -12,7 +12,7 @@ void prefetch(const Frame& frame) {
 
 }  // namespace
 
-void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& parsed,
+void parse(const FrameParser& parser, std::span<const Frame> burst, Parsed& parsed,
            Counters& counters) {
   parsed.ours.clear();
   parsed.ordinary.clear();
@@ -21,8 +21,12 @@ void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& 
   for (std::size_t i = 0; i < burst.size(); ++i) {
     if (i + ahead < burst.size()) prefetch(burst[i + ahead]);
     const Frame& frame = burst[i];
+    if (parser.contribution.parse(frame.view(), frame.offload, parsed.packets[i])) [[likely]] {
+      parsed.ours.push(i);
+      continue;
+    }
     const wire::ParsedFrame result =
-        wire::parse_headers(rules, frame.view(), frame.offload, parsed.packets[i]);
+        wire::parse_headers(parser.rules, frame.view(), frame.offload, parsed.packets[i]);
     if (result.origin == wire::Origin::ordinary) {
       parsed.ordinary.push(i);
     } else if (result.fault != wire::Fault::none) {

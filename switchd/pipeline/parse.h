@@ -6,6 +6,7 @@
 
 #include "switchd/pipeline/counters.h"
 #include "switchd/pipeline/frame.h"
+#include "wire/contribution_pattern.h"
 
 namespace iswitch::pipeline {
 
@@ -41,10 +42,16 @@ struct Parsed {
   RefusedList refused;
 };
 
+/// What makes a frame ours, prepared for comparing.
+struct FrameParser {
+  wire::FrameRules rules;
+  wire::ContributionPattern contribution{rules};
+};
+
 /// Malformed frames are counted and dropped here, but for contributions with a wrong checksum:
 /// their payload is left unread, and whoever does anything because of one looks at the checksum
 /// first.
-void parse(const wire::FrameRules& rules, std::span<const Frame> burst, Parsed& parsed,
+void parse(const FrameParser& parser, std::span<const Frame> burst, Parsed& parsed,
            Counters& counters);
 
 }  // namespace iswitch::pipeline

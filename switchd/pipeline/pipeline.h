@@ -144,6 +144,7 @@ class Pipeline {
                                        datapath::Answer& answer) const;
 
   const PipelineConfig config_;
+  const FrameParser parser_;
   const ShardPlace place_;
   PortMask up_;
   Buffers& buffers_;
@@ -164,6 +165,7 @@ class Pipeline {
 template <BufferPool Buffers>
 Pipeline<Buffers>::Pipeline(const PipelineConfig& config, Buffers& buffers)
     : config_(config),
+      parser_{.rules = config.address.rules},
       place_{config.shard, std::max<std::uint16_t>(config.address.rules.ports, 1),
              config.address.rules.udp_port},
       up_(config.ports),
@@ -191,7 +193,7 @@ void Pipeline<Buffers>::set_ports(PortMask up) {
 template <BufferPool Buffers>
 template <class Sink>
 void Pipeline<Buffers>::run(std::span<const Frame> burst, Time now, Sink& sink) {
-  parse(config_.address.rules, burst, parsed_, counters_);
+  parse(parser_, burst, parsed_, counters_);
   ended(Stage::parse, sink);
   classify(place_, jobs_.index(), burst, parsed_, now, classified_, notices_, counters_);
   for (const Contribution& c : classified_.contributions()) job_of(c).slots.prefetch(c.slot);

@@ -272,7 +272,7 @@ class Sums {
 
   void send(const JobType& job, std::uint32_t index, std::uint32_t round, const Kept<Handle>& kept,
             const Recipients& to) {
-    if (kept.payload) buffers_.share(kept.payload, 1);
+    if (kept.payload) buffers_.share(kept.payload, to.copies);
     Outgoing<Handle>& out = outbox_.list[outbox_.count++];
     out.copies = to.copies;
     out.counter = to.counter;
