@@ -50,10 +50,14 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
   if (const wire::Status status = refusal(job, join); status != wire::Status::ok)
     return answer(job, who, status, turn);
   MemberId wanted = join.wanted_member;
+  bool in_doubt = stream && wanted == wire::no_member;
   if (stream && calls_all(job, who, join, *stream)) {
     // A child switch that has restarted does not know its id any more; here it is known.
     const Member* const row = job.members.find(who.place());
-    if (row != nullptr && wanted == wire::no_member) wanted = row->spec.id;
+    if (row != nullptr && wanted == wire::no_member) {
+      wanted = row->spec.id;
+      in_doubt = row->spec.id_in_doubt;
+    }
     form_again(job, turn);
   }
   if (stream && !job.formed) make_way(job, who, wanted, turn);
@@ -71,7 +75,7 @@ void Control::State::let_in(Job& job, const Requester& who, const wire::JoinBody
 
   datapath::MemberSpec spec = member_spec(seat.id, who, join);
   if (seat.kind == MemberTable::Seat::Kind::taken) {
-    spec.id_in_doubt = stream && any_id;
+    spec.id_in_doubt = in_doubt;
     Member joiner{spec, join.incarnation, turn.now, turn.now, {}, 0, false, stream, false, false};
     joiner.any_id = any_id;
     if (stream && job.decided) {

@@ -191,7 +191,7 @@ class Uplink {
   bool lost_ = false;
   std::optional<Stream> stream_;
   wire::Resumed::Fresh fresh_ = wire::Resumed::Fresh::stranger;  ///< why it came by Join
-  MemberId former_ = wire::no_member;                            ///< its id when the job last ran
+  MemberId former_ = wire::no_member;   ///< its id since the stream began, if known
   std::optional<bool> waited_for_all_;  ///< the parent's sums, when the job last ran
   unsigned deaf_ = 0;        ///< sendings of the Rejoin in a row that a Ping's 2 alone answered
   unsigned deaf_sends_ = 0;  ///< the last of them

@@ -212,7 +212,9 @@ void Uplink::adopt(const wire::ReplyBody& body, std::optional<Time> asked_at, co
       }
     }
     ran_ = ran_ || resumed_;
-    if (ran_) former_ = run_.member;
+    // Of a stream that goes on: whoever wanted any id may have had another when it began.
+    const bool in_doubt = former_ == wire::no_member && resumed_ && resumed_->goes_on();
+    if (ran_ && !in_doubt) former_ = run_.member;
     next_wish(turn);
   } else {  // it is expected to change soon
     next_ping_ = std::min(next_ping_, turn.now + within_timeout(forming_ping_interval));

@@ -23,7 +23,7 @@ struct WorkloadSpec {
   std::uint32_t staleness = 3;
   double naps = 0;                  ///< asynchronous: a worker takes no updates for a while
   Time catch_up = 2 * millisecond;  ///< asynchronous: to get weights from a peer
-  Time join_patience = 500 * millisecond;
+  Time join_patience = 2 * second;
   Time restart_after = 20 * millisecond;  ///< a failed join or membership
 };
 
