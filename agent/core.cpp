@@ -255,6 +255,7 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
   give_token(false);
   if (!is_over(engine_->state()) && !joining()) {
     fit_window();
+    engine_->use_pages();
     return {};
   }
 
