@@ -33,14 +33,11 @@ constexpr Time lease_tick = 5 * millisecond;
 constexpr Time prompt_wait = 100 * microsecond;
 constexpr Time prompt_grace = millisecond;
 constexpr unsigned prompt_enough = 8;
-// A transport that polls: how long it does so without a pause once nothing comes, then with the
-// core offered to others, then with rests.
-constexpr Time spin_time = 20 * microsecond;
-constexpr Time yield_time = 2 * millisecond;
+// A transport that polls (see patience.h).
 constexpr Time longest_rest = millisecond;  // while something is expected
 constexpr Time longest_idle_rest = 10 * millisecond;
 constexpr Time longest_idle_rest_with_descriptor = 50 * millisecond;
-constexpr Time yielding = 1;  // rest(): offer the core, and come back
+constexpr Time offering = 1;  // rest(): offer the core, and come back
 constexpr int rest_share = 64;
 
 /// The engine ends a join at its deadline; this much later the clock does.
@@ -255,6 +252,7 @@ AgentError Core::drive_join(std::chrono::milliseconds timeout) {
   give_token(false);
   if (!is_over(engine_->state()) && !joining()) {
     fit_window();
+    engine_->use_pages();
     return {};
   }
 
@@ -380,7 +378,7 @@ void Core::poll_and_pump(Lock& lock, Time until) {
   Time pause = 0;
   if (polls_) {
     pause = rest(now);
-    wake = std::min(wake, now + (pause > yielding ? pause : 0));
+    wake = std::min(wake, now + (pause > offering ? pause : 0));
     // With a descriptor a rest ends when something comes.
     if (wake > now && !transport_->arm()) wake = now;
   }
@@ -389,11 +387,13 @@ void Core::poll_and_pump(Lock& lock, Time until) {
   polls_writable_ = writable || polls_;
   lock.unlock();
   Woken woken;
+  Time offered = 0;
   if (wake > now) {
     woken = wait_for_descriptor(now, wake, writable && !polls_);
     if (polls_) woken.readable = true;
-  } else if (pause == yielding) {
+  } else if (pause == offering) {
     sched_yield();
+    offered = monotonic_now() - now;
   }
   {
     const std::lock_guard<std::mutex> gate(gate_);
@@ -401,6 +401,7 @@ void Core::poll_and_pump(Lock& lock, Time until) {
   }
   poll_until_ = never;
   polls_writable_ = false;
+  if (offered > 0) patience_.offered(offered);
   if (woken.lost) lose_socket();
   if (!socket_lost_) pump(woken.readable);
 }
@@ -423,7 +424,7 @@ Core::Woken Core::wait_for_descriptor(Time now, Time wake, bool writable) const 
 }
 
 /// How long a transport that polls is left alone when nothing has come.
-Time Core::rest(Time now) const {
+Time Core::rest(Time now) {
   const Time silence = now - lively_at_;
   const EngineState state = engine_->state();
   const bool expects =
@@ -433,24 +434,17 @@ Time Core::rest(Time now) const {
     return wakes ? longest_idle_rest_with_descriptor
                  : std::clamp(silence / rest_share, 50 * microsecond, longest_idle_rest);
   }
-  if (silence < (wakes ? patience_ : spin_time)) return 0;
-  // Who sleeps until something comes goes on at once then; who offers the core to others gets it
-  // back when they have had their time.
-  if (wakes) return longest_rest;
-  return silence < yield_time ? yielding : std::min(silence / rest_share, longest_rest);
-}
-
-/// Something has come. Polling for it pays where it comes soon; where cores are short, or members
-/// compute, whoever sleeps at once leaves the core to those it waits for, and is woken in time. Now
-/// and then it is tried again.
-void Core::learn_patience(Time now) {
-  constexpr unsigned trial = 64;
-  if (now - lively_at_ <= spin_time) {
-    patience_ = spin_time;
-  } else {
-    patience_ = ++long_waits_ % trial == 0 ? spin_time : patience_ / 2;
+  switch (patience_.after_look(now)) {
+    case Patience::Next::look:
+      return 0;
+    case Patience::Next::offer:
+      return offering;
+    case Patience::Next::sleep:
+      break;
   }
-  lively_at_ = now;
+  if (wakes) return longest_rest;
+  // Nothing ends a rest but its end.
+  return silence < Patience::most ? offering : std::min(silence / rest_share, longest_rest);
 }
 
 void Core::pump(bool readable) {
@@ -458,7 +452,10 @@ void Core::pump(bool readable) {
   for (unsigned batch = 0; batch < most_batches; ++batch) {
     if (readable) {
       const std::span<const Received> batch_received = transport_->receive();
-      if (polls_ && !batch_received.empty()) learn_patience(now);
+      if (polls_ && !batch_received.empty()) {
+        patience_.found(now);
+        lively_at_ = now;
+      }
       for (const Received& received : batch_received) {
         engine_->receive(received.datagram, received.ecn, now);
       }
@@ -552,6 +549,7 @@ std::shared_ptr<Handle::State> Core::begin(const OperationOptions& options, Issu
         make_error(AgentErrorCode::system, "the agent's socket for " + name_ + " is closed"));
   }
   const Time now = lively_at_ = monotonic_now();
+  patience_.begin(now);
   state->core = shared_from_this();
   operations_.emplace(issue(now, deadline_after(now, options.timeout.value_or(default_timeout_))),
                       state);

@@ -3,7 +3,7 @@
 // One mutex guards all of it; nobody holds it while waiting. Whoever drives (waits for packets
 // and timers, then moves packets through the engine) holds the *token*, `driving_`; there is
 // never more than one. Kernel UDP is waited for in the kernel; a transport that polls is
-// asked again and again while something is expected, with rests once nothing comes (see rest()).
+// asked again and again while something is expected, as patience.h says.
 // Candidates are the agent's own thread and callers inside wait(), progress() or leave().
 // Submitting sends the first datagrams at once, on the caller's thread.
 //
@@ -25,6 +25,7 @@
 #include <variant>
 
 #include "agent/engine/engine.h"
+#include "agent/patience.h"
 #include "agent/transport/clock.h"
 #include "agent/transport/transport.h"
 #include "iswitch/agent.h"
@@ -124,8 +125,7 @@ class Core : public std::enable_shared_from_this<Core> {
   };
   Woken wait_for_descriptor(Time now, Time wake, bool writable) const;
   /// How long a transport that polls is left alone; 0: not at all.
-  Time rest(Time now) const;
-  void learn_patience(Time now);
+  Time rest(Time now);
   void pump(bool readable);
   void transmit(Time now);
   void finish_operations();
@@ -166,8 +166,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<Transport> transport_;  // none once closed
   Transport::Counts final_counts_;
   bool polls_ = false;  // the transport does
-  Time patience_ = 0;   // how long it is polled before resting, where something ends the rest
-  unsigned long_waits_ = 0;
+  Patience patience_;   // for it
   Time lively_at_ = 0;  // something came or was submitted
   std::optional<Engine> engine_;
   std::unordered_map<OperationId, std::shared_ptr<Handle::State>> operations_;

@@ -63,6 +63,11 @@ void Engine::State::has_left() {
   leave_deadline = never;
 }
 
+void Engine::use_pages() {
+  constexpr std::size_t most = std::size_t{16} << 20;  // some ten milliseconds
+  state_->kept.use_pages(most);
+}
+
 void Engine::limit_receive_datagrams(std::uint32_t datagrams) {
   State& s = *state_;
   s.options.receive_datagrams = datagrams;

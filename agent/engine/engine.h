@@ -219,6 +219,9 @@ class Engine {
   /// (EngineOptions::receive_datagrams is the estimate until then). The window never exceeds it.
   /// Call it before the first operation; later it counts from the next epoch on.
   void limit_receive_datagrams(std::uint32_t datagrams);
+  /// Has the pages of what is kept of results now rather than when results come: for who has a
+  /// moment, as after joining.
+  void use_pages();
 
   /// A UDP payload that came from the switch's address and a port in [base, base + shards).
   void receive(Bytes datagram, wire::Ecn ecn, Time now);

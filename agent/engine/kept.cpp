@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "wire/pages.h"
 #include "wire/serial.h"
 
 namespace iswitch::agent {
@@ -23,6 +24,10 @@ bool KeptResults::begin(std::uint32_t slots, std::uint32_t depth, std::uint32_t 
 
 void KeptResults::forget() {
   for (KeptResult& entry : entries_) entry.present = false;
+}
+
+void KeptResults::use_pages(std::size_t most) {
+  if (there() && memory_bytes_ <= most) use_each_page(memory_.get(), memory_bytes_);
 }
 
 void KeptResults::keep(std::uint32_t slot, std::uint64_t number, const wire::Header& header,

@@ -27,6 +27,9 @@ class KeptResults {
   /// kept, where there is no memory for so many.
   bool begin(std::uint32_t slots, std::uint32_t depth, std::uint32_t segment_bytes);
   void forget();
+  /// Uses the memory's pages, where there are not too many (`most` bytes): the first results do not
+  /// wait for them then.
+  void use_pages(std::size_t most);
   /// begin() gave memory.
   bool there() const { return memory_ != nullptr; }
 
@@ -47,7 +50,7 @@ class KeptResults {
   std::uint32_t segment_bytes_ = 0;
   std::vector<KeptResult> entries_;
   std::size_t memory_bytes_ = 0;
-  std::unique_ptr<std::uint8_t[]> memory_;  // not cleared: pages are touched only when used
+  std::unique_ptr<std::uint8_t[]> memory_;  // not cleared
 };
 
 }  // namespace iswitch::agent

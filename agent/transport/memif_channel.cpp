@@ -17,6 +17,7 @@
 
 #include "agent/fork_guard.h"
 #include "agent/transport/clock.h"
+#include "wire/pages.h"
 
 namespace iswitch::agent::memif {
 
@@ -60,10 +61,9 @@ std::uint32_t Channel::ring_bytes() const {
 std::string Channel::connect(Time patience) {
   disconnect();
   refused_ = false;
-  const Time deadline = monotonic_now() + patience;
   std::string problem = open_socket();
   if (problem.empty()) problem = make_memory();
-  if (problem.empty()) problem = shake_hands(deadline);
+  if (problem.empty()) problem = shake_hands(monotonic_now() + patience);
   if (!problem.empty()) {
     disconnect();
     return problem;
@@ -121,6 +121,7 @@ std::string Channel::make_memory() {
   }
   memory_ = static_cast<std::uint8_t*>(mapped);
   madvise(memory_, memory_bytes_, MADV_DONTFORK);
+  use_each_page(memory_, memory_bytes_);
   to_server_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   to_client_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (to_server_event_ < 0 || to_client_event_ < 0)

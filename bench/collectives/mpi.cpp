@@ -1,4 +1,7 @@
-// A rank of MPI; which transport it uses is mpirun's to say.
+// A rank of MPI; which transport it uses is mpirun's to say. Its report goes to a file of its own
+// in a folder: mpirun mixes what ranks print, in pieces of 4 KiB.
+//
+// usage: collective-mpi LOADS FOLDER
 #include <mpi.h>
 
 #include "bench/collectives/rank.h"
@@ -22,6 +25,12 @@ int main(int argc, char** argv) {
     const int code = MPI_Barrier(MPI_COMM_WORLD);
     return code == MPI_SUCCESS ? std::string() : "MPI_Barrier: " + std::to_string(code);
   };
+  const std::string report =
+      std::string(argc > 2 ? argv[2] : ".") + "/rank-" + std::to_string(number) + ".json";
+  if (std::freopen(report.c_str(), "w", stdout) == nullptr) {
+    std::perror(report.c_str());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   const int code = bench::run_rank(rank, collective);
   MPI_Finalize();
   return code;

@@ -1,11 +1,27 @@
 #include "switchd/dataplane/packet_pool.h"
 
+#include <rte_eal.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_pool_ops.h>
 
 #include <algorithm>
 
+#include "wire/pages.h"
+
 namespace iswitch::switchd {
+
+namespace {
+
+/// Huge pages are there since EAL started.
+void use_each_page_of(rte_mempool* pool) {
+  if (rte_eal_has_hugepages() != 0) return;
+  const auto use = [](rte_mempool*, void*, rte_mempool_memhdr* chunk, unsigned) {
+    use_each_page(static_cast<std::uint8_t*>(chunk->addr), chunk->len);
+  };
+  rte_mempool_mem_iter(pool, use, nullptr);
+}
+
+}  // namespace
 
 Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, bool dma,
                  PoolOrder order) {
@@ -27,6 +43,7 @@ Pool create_pool(const char* name, std::uint32_t buffers, std::uint32_t bytes, b
   room.mbuf_data_room_size = static_cast<std::uint16_t>(bytes);
   rte_pktmbuf_pool_init(pool.get(), &room);
   if (rte_mempool_populate_default(pool.get()) < 0) return nullptr;
+  use_each_page_of(pool.get());
   rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
   return pool;
 }

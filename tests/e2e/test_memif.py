@@ -166,6 +166,26 @@ def segments_of_jumbo_frames():
         check_sums(host.all_reduce(vectors, "--repeat", 5), vectors, "segments of 8928 bytes")
 
 
+def pages_are_there_before_frames():
+    """Which of its memory the switch uses for the first time while it sums."""
+    def faults(switch):
+        folder = f"/proc/{switch.process.pid}/task"
+        for thread in os.listdir(folder):
+            with open(f"{folder}/{thread}/stat") as file:
+                name, fields = file.read().split("(", 1)[1].rsplit(")", 1)
+            if name.startswith("rte-worker"):
+                return int(fields.split()[7])  # minor ones
+        raise harness.Failed("no packet loop is among the switch's threads")
+
+    with Host(2, mtu=9000, jobs=[harness.job(members=2, segment_bytes=8928)]) as host:
+        vectors = vectors_of(2, 1_000_000)
+        before = faults(host.switch)
+        check_sums(host.all_reduce(vectors, "--repeat", 4), vectors, "1 million floats")
+        found = faults(host.switch) - before
+        # Two workers have 2 x 2 x 256 buffers of three pages.
+        check(found < 200, f"the packet loop was the first to use {found} pages")
+
+
 def a_worker_whose_buffers_are_too_small_is_told():
     with Host(2, mtu=9000, jobs=[harness.job(members=2, segment_bytes=8928)]) as host:
         process, _ = host.start_rank(0, [1.0], device=host.device(0, ",bsize=2048"), timeout=3)
@@ -355,7 +375,8 @@ def dpdk_devices():
 
 
 if __name__ == "__main__":
-    harness.main(sums_of_two_to_four_workers, segments_of_jumbo_frames, a_worker_whose_buffers_are_too_small_is_told,
+    harness.main(sums_of_two_to_four_workers, segments_of_jumbo_frames, pages_are_there_before_frames,
+                 a_worker_whose_buffers_are_too_small_is_told,
                  a_switch_that_comes_late, a_lost_switch_is_an_error_in_time, a_restarted_switch_costs_no_sum,
                  a_process_finds_the_next_switch, killed_workers_do_the_switch_no_harm,
                  a_switch_ends_while_its_workers_are_killed, what_is_wrong_is_told_in_one_line,

@@ -6,8 +6,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "wire/pages.h"
 
 namespace iswitch::test {
 
@@ -155,6 +158,13 @@ Ring& MemifServer::to_client() { return *reinterpret_cast<Ring*>(at(to_client_at
 
 std::size_t MemifServer::waiting() {
   return static_cast<std::uint16_t>(__atomic_load_n(&to_server().head, __ATOMIC_ACQUIRE) - read_);
+}
+
+std::size_t MemifServer::unused_pages() const {
+  std::vector<unsigned char> states((memory_bytes_ + smallest_page - 1) / smallest_page);
+  if (mincore(memory_, memory_bytes_, states.data()) != 0) return states.size();
+  return static_cast<std::size_t>(std::count_if(
+      states.begin(), states.end(), [](unsigned char state) { return (state & 1) == 0; }));
 }
 
 std::optional<Frame> MemifServer::receive() {

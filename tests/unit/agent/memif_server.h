@@ -52,6 +52,8 @@ class MemifServer {
   agent::memif::Ring& to_server();
   /// Frames that the client has sent and receive() has not taken.
   std::size_t waiting();
+  /// Pages of the client's memory that nobody has used yet.
+  std::size_t unused_pages() const;
   std::uint32_t slots() const { return 1u << log2_slots_; }
 
  private:

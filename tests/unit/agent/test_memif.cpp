@@ -80,6 +80,12 @@ TEST_CASE("frames of every length go both ways, several times around the rings")
   CHECK(receive(*device).empty());
 }
 
+TEST_CASE("no frame is the first to use a page") {
+  MemifServer server;
+  const auto device = open_to(server);
+  CHECK(server.unused_pages() == 0);
+}
+
 TEST_CASE("a head and a payload become one frame, the payload where it was") {
   MemifServer server;
   const auto device = open_to(server, ",rsize=7");
