@@ -191,6 +191,14 @@ bool AdminServer::read_some(Client& client) {
   return true;
 }
 
+// Closed with something unread, a socket fails at the other end before the reply has been read.
+void AdminServer::discard(int fd) {
+  std::array<char, 16384> buffer;
+  for (int i = 0; i < 64; ++i) {  // a mebibyte
+    if (recv(fd, buffer.data(), buffer.size(), 0) <= 0) return;
+  }
+}
+
 void AdminServer::next_request(ClientId id) {
   for (Client* client = find(id); client != nullptr; client = find(id)) {
     if (client->busy || client->streaming || client->leaving) return update(*client);
@@ -199,6 +207,7 @@ void AdminServer::next_request(ClientId id) {
       if (client->input.size() > longest_line) {
         client->output += refusal_long;
         client->leaving = true;
+        discard(client->fd);
       } else if (client->ended) {
         client->leaving = true;
       }

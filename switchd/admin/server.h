@@ -57,6 +57,7 @@ class AdminServer {
   void accept_one();
   void on_event(ClientId id, std::uint32_t events);
   bool read_some(Client& client);
+  static void discard(int fd);
   void next_request(ClientId id);
   void respond(ClientId id, const std::string& line);
   /// False when the client is gone.

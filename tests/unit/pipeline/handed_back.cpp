@@ -429,9 +429,9 @@ TEST_CASE("resumed async: a child switch does not know who of this switch's memb
 
 TEST_CASE("resumed async: nor can anybody tell where the sum was not complete") {
   AsyncRig t({.second = wire::MemberKind::child_switch});
-  Down partial = back(1, base + 3, 0, {3}, 0);
-  partial.flags = wire::flag::partial;
-  t.send(partial);
+  Down unfinished = back(1, base + 3, 0, {3}, 0);
+  unfinished.flags = wire::flag::partial;
+  t.send(unfinished);
   t.send(back(0, base + 2, 0, {2}, 0b1));
   const Result newest = t.only_result();
   CHECK(newest.fields.members == 0);

