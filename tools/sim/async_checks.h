@@ -136,6 +136,7 @@ class AsyncChecks {
   std::vector<agent::UpdateNumbers> positions_;  // by rank: what it has applied
   AsyncFigures figures_;
   bool unbroken_ = false, several_switches_ = false;
+  unsigned wrong_sums_ = 0;
 };
 
 }  // namespace iswitch::sim
