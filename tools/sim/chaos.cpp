@@ -27,7 +27,10 @@ std::uint64_t Chaos::acts() const {
 
 void Chaos::start(Time until) {
   until_ = until;
-  if (spec_.mean_interval > 0) schedule_next();
+  if (spec_.mean_interval == 0) return;
+  if (!spec_.first) return schedule_next();
+  const Time at = world_.now() + random_.between(0, (until - world_.now()) / 4);
+  world_.queue.schedule(at, *this, act_kind);
 }
 
 void Chaos::schedule_next() {
@@ -80,29 +83,21 @@ void Chaos::handle(const Event& event) {
   }
 }
 
-bool Chaos::all_have_been_there() {
-  if (spec_.calm == never) return true;
-  if (all_there_since_ == never) {
-    for (const auto& job : jobs_)
-      for (Member* worker : job.workers)
-        if (!worker->host().up() || worker->host().engine()->state() != agent::EngineState::running)
-          return false;
-    all_there_since_ = world_.now();
-  }
-  return world_.now() - all_there_since_ >= spec_.calm;
-}
-
-void Chaos::act() {
-  if (!all_have_been_there()) return;
+Act Chaos::draw() {
+  if (spec_.first && acts() == 0) return *spec_.first;
   double total = 0;
   for (const double weight : spec_.weights) total += weight;
   double x = random_.unit() * total;
   std::size_t chosen = 0;
   while (chosen + 1 < act_count && x >= spec_.weights[chosen]) x -= spec_.weights[chosen++];
+  return static_cast<Act>(chosen);
+}
+
+void Chaos::act() {
+  const Act act = draw();
   auto& job = jobs_[random_.below(jobs_.size())];
-  const Act act = static_cast<Act>(chosen);
   if (job.full && act >= Act::leave) return;
-  ++happened_[chosen];
+  ++happened_[static_cast<std::size_t>(act)];
   SwitchNode& node = *job.switches[random_.below(job.switches.size())];
   world_.trace.add(world_.now(), What::fault, node.number(), static_cast<std::uint32_t>(act),
                    job.job);

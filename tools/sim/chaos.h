@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,8 +43,8 @@ struct ChaosSpec {
   Time mean_interval = 0;  ///< between acts; 0: none
   std::array<double, act_count> weights{};
   Time longest_absence = 50 * millisecond;
-  /// Nothing happens before all workers have been in their jobs for so long; never: at once.
-  Time calm = never;
+  /// What happens first, within the first quarter of the time; none: anything, or perhaps nothing.
+  std::optional<Act> first{};
 };
 
 /// What chaos may do to a job.
@@ -78,7 +79,7 @@ class Chaos final : public EventHandler {
     force_kind,         // the same; the slot is in open_
   };
   void act();
-  bool all_have_been_there();
+  Act draw();
   void perform(Act act, ChaosJob& job, SwitchNode& node);
   void perform_restart(Act act, ChaosJob& job, SwitchNode& node);
   bool may_leave(const SwitchNode& node) const;
@@ -89,7 +90,6 @@ class Chaos final : public EventHandler {
   std::vector<ChaosJob> jobs_;
   Random random_;
   Time until_ = 0;
-  Time all_there_since_ = never;
   std::array<std::uint64_t, act_count> happened_{};
   datapath::OpenSlot open_;
 };

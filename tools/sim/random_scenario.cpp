@@ -189,8 +189,8 @@ void only_restarts(Scenario& scenario, Random& random) {
     spec.weights[static_cast<std::size_t>(act)] = random.chance(0.2) ? 0 : random.unit();
   spec.weights[static_cast<std::size_t>(Act::restart_switch)] += 0.1;
   spec.longest_absence = random.between(2, 60) * millisecond;
-  spec.calm = 20 * millisecond;  // longer than any copy of a Join is under way
   scenario.chaos = spec;
+  scenario.when_all_run = true;
   scenario.trouble = 2 * scenario.trouble;
   for (JobPlan& plan : scenario.jobs) {
     control::JobConfig& config = plan.config;
@@ -249,6 +249,7 @@ Scenario random_scenario(std::uint64_t seed, const RandomLimits& limits) {
       scenario.intruder_at = scenario.hosts[random.below(scenario.hosts.size())].node;
     }
   }
+  if (limits.restarts) scenario.chaos.first = Act::restart_switch;
   for (const auto& [node, spare] : spare_buffers)
     scenario.switches[node].node.buffers = buffers_needed(jobs_at(scenario, node)) + spare;
   return scenario;

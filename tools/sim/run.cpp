@@ -262,16 +262,31 @@ void Run::tap(std::size_t cable, LinkTap& tap) {
 
 // ---- the phases
 
-void Run::work() {
+// Restarts of a job that has never run are another matter.
+void Run::wait_for_all() {
+  const Time limit = world_.now() + 10 * second;
+  const auto all_run = [&] {
+    return std::all_of(members_.begin(), members_.end(), [](const auto& member) {
+      return member->host().up() && member->host().engine()->state() == agent::EngineState::running;
+    });
+  };
+  while (!all_run() && world_.now() < limit) world_.queue.run_until(world_.now() + millisecond);
+  if (!all_run())
+    return world_.violation(property::recovery, "the jobs do not run 10 s after everybody came");
+  // Longer than any copy of a Join is under way.
+  world_.queue.run_until(world_.now() + 20 * millisecond);
+}
+
+void Run::work(Time until) {
   const bool ends = std::all_of(scenario_.jobs.begin(), scenario_.jobs.end(),
                                 [](const auto& job) { return job.workload.operations != 0; });
   if (!ends) {
-    world_.queue.run_until(scenario_.trouble);
+    world_.queue.run_until(until);
   } else {
     // In steps that grow, so that neither short runs nor long ones spend their time looking.
     Time step = 10 * microsecond;
-    while (world_.now() < scenario_.trouble) {
-      world_.queue.run_until(std::min(scenario_.trouble, world_.now() + step));
+    while (world_.now() < until) {
+      world_.queue.run_until(std::min(until, world_.now() + step));
       if (std::all_of(members_.begin(), members_.end(), [](const auto& m) { return m->done(); }))
         break;
       step = std::min(millisecond, std::max(step, world_.now() / 64));
@@ -487,11 +502,12 @@ Report Run::execute(std::size_t trace_lines) {
   for (const auto& node : switches_) node->start();
   for (std::size_t i = 0; i < members_.size(); ++i)
     members_[i]->come_back(scenario_.hosts[i].starts_at);
-  chaos_->start(scenario_.trouble);
   faults_->start();
-  if (intruder_)
-    intruder_->start(scenario_.intruder_interval, scenario_.trouble + scenario_.settle);
-  work();
+  if (scenario_.when_all_run) wait_for_all();
+  const Time until = world_.now() + scenario_.trouble;
+  chaos_->start(until);
+  if (intruder_) intruder_->start(scenario_.intruder_interval, until + scenario_.settle);
+  work(until);
   set_faults_off();
   for (auto& job : jobs_) {
     job.program().workload.mistakes = 0;

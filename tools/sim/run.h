@@ -65,7 +65,8 @@ class Run {
   void connect_host(unsigned index);
   std::uint16_t number_of(unsigned node) const { return switches_[node]->number(); }
 
-  void work();
+  void wait_for_all();
+  void work(Time until);
   void set_faults_off();
   void probe();
   void stop();

@@ -64,6 +64,8 @@ struct Scenario {
   /// Faults of every kind happen until then. It ends earlier when a workload of a given number of
   /// operations is done.
   Time trouble = 150 * millisecond;
+  /// Chaos begins, and that time counts, when all workers have been in their jobs for a while.
+  bool when_all_run = false;
   Time settle = 100 * millisecond;
   Time probe = 2 * second;             ///< at most
   std::uint64_t probe_operations = 3;  ///< that each worker must get through

@@ -257,10 +257,10 @@ void SwitchNode::receive(datapath::PortId port, FrameRef frame) {
     ++totals_.while_down;
     return;
   }
-  if (marks_) marks_->received(frame.view(), spec_.parent && port == 0);
+  const bool from_parent = spec_.parent && port == 0;
+  if (marks_) marks_->received(frame.view(), from_parent);
   std::vector<SwitchBugs::Fed> more;
-  if (spec_.bug != SwitchBug::none &&
-      !bugs_.receive(world_.frames, port, spec_.parent && port == 0, frame, more))
+  if (spec_.bug != SwitchBug::none && !bugs_.receive(world_.frames, port, from_parent, frame, more))
     return;
   const unsigned shard = shard_of(frame.view());
   push(shard, port, std::move(frame));

@@ -1,5 +1,6 @@
 // The real pipeline, control and engine under seeded trouble: no property may be broken. One seed
 // again, with its trace: iswitch-sim --seed N
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -48,6 +49,8 @@ TEST_CASE("switches restart in every scenario and nothing is lost", "[sim]") {
     INFO("seed " << seed << "; again with: iswitch-sim --restarts --seed " << seed);
     INFO(text_of(report));
     REQUIRE(report.violations.empty());
+    CHECK(std::any_of(report.switches.begin(), report.switches.end(),
+                      [](const auto& node) { return node.starts > 1; }));
     operations += report.operations;
     resumes += report.resumes;
     handed_back += report.handed_back;
