@@ -99,19 +99,6 @@ TEST_CASE("random scenarios under faults break no property", "[sim]") {
   CHECK(links.marked > 0);
 }
 
-// Each found something once: who was in an update that nobody could name, a place that changed
-// before the start, windows full of different slots, what was handed back too early.
-TEST_CASE("seeds of restarts that found something", "[sim]") {
-  RandomLimits limits;
-  limits.restarts = true;
-  for (const std::uint64_t seed : {78U, 273U, 1870U, 2092U, 3154U, 4005U}) {
-    const Report report = Run(random_scenario(seed, limits)).execute();
-    INFO("seed " << seed << "; again with: iswitch-sim --restarts --seed " << seed);
-    INFO(text_of(report));
-    CHECK(report.violations.empty());
-  }
-}
-
 // All workers lacked an update that one of them had had, and took each other's weights for ever.
 TEST_CASE("weights that lack what is gone are no help", "[sim]") {
   for (const std::uint64_t seed : {567U, 20900U}) {
