@@ -15,7 +15,7 @@ namespace iswitch::agent {
 
 struct Asynchronous {
   Asynchronous(const EngineOptions& options, Operations& operations, Statistics& statistics)
-      : pushes(options, operations, statistics, updates), asking(options.max_retransmit) {}
+      : pushes(options, operations, statistics, updates), asking(options) {}
 
   enum class Phase : std::uint8_t {
     unbegun,  ///< the job has not run yet while this was a member
