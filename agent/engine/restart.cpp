@@ -180,6 +180,7 @@ void Engine::State::begin_afresh(const std::string& why, std::optional<std::uint
               "job " + std::to_string(options.job) +
                   " started afresh after this member had lost its place at the switch (" + why +
                   "); all members start again together"};
+  requests.was_reset();
   if (!async) {
     ++statistics.resets;
     return end_epoch(error);

@@ -294,11 +294,16 @@ TEST_CASE("another key, mode or data type after the restart: an error, and nothi
   const auto status = GENERATE(wire::Status::bad_tag, wire::Status::unsupported);
   Half hand;
   const auto rejoin = hand.next_rejoin(hand.lose_place());
+  hand.job.mode = wire::Mode::async;
   hand.reply(rejoin, status);
   const Completion failed = hand.completion();
   CHECK(failed.error.code == ErrorCode::refused);
   CHECK(failed.error.status == status);
   CHECK(has(failed.error.text, wire::status_name(status)));
+  CHECK(has(failed.error.text,
+            status == wire::Status::bad_tag
+                ? "the key differs"
+                : "the job is asynchronous, this agent was started for a synchronous one"));
   CHECK(hand.run_for(3 * second).empty());
 }
 
