@@ -181,16 +181,18 @@ void Engine::State::on_main_reply(const Reply& reply) {
       requests.forget_peer();
       confirming = false;
     }
+    // None: base_round.
+    const std::optional<std::uint32_t> origin = wire::decode_resumed(reply.body.missing).origin;
     const std::uint32_t before =
         async && begun() ? async->base_round() : membership.job().base_round;
     if (membership.on_join_reply(reply, now)) {
       base_known_at = now;
-      if (async) async->told_origin = origin_told(reply.body.missing);
+      if (async) async->told_origin = origin;
       if (async && membership.state() == EngineState::forming) async->saw_forming = true;
       if (begun() && membership.job().base_round != before) {
         const Error error = reset_error(before, membership.job().base_round);
         requests.was_reset();
-        async ? restart_updates(error, origin_told(reply.body.missing)) : end_epoch(error);
+        async ? restart_updates(error, origin) : end_epoch(error);
       }
       follow_job_state();
     }
