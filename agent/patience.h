@@ -7,13 +7,12 @@
 //
 //  - nobody: looking again and again sees a result first;
 //  - those that are waited for, since there are fewer cores than workers and switches: each
-//  microsecond of looking is one
-//    that they wait. They get the core soonest by being offered it, and give it back likewise;
+//    microsecond of looking is one that they wait. They get the core soonest by being offered it,
+//    and give it back likewise;
 //  - somebody in another group of processes (a container, a service, a session): the kernel shares
-//  the core among
-//    groups first, and an offer within one's own changes nothing for the others. Only sleeping
-//    does. So it does when somebody computes on the core for long: whoever sleeps and is woken goes
-//    first then, whoever has offered the core waits until its time slice is over.
+//    the core among groups first, and an offer within one's own changes nothing for the others.
+//    Only sleeping does. So it does when somebody computes on the core for long: whoever sleeps and
+//    is woken goes first then, whoever has offered the core waits until its time slice is over.
 //
 // How long an offer takes tells the first case from the second, and how waits end tells the third:
 // the time of one's own that a wait may cost before it becomes a sleep grows while waits end within

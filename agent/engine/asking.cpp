@@ -8,8 +8,12 @@ namespace iswitch::agent {
 namespace {
 
 /// Asked for at once, and the pause after so many: control packets must not crowd out the data.
-constexpr unsigned most_at_once = 8;
+constexpr unsigned enough_at_once = 8;
 constexpr Time pause = millisecond;
+/// Of the receive buffer, for the answers to what is asked for at once: a result and a reply each,
+/// while data come as well. Times double alike for all segments, so what has no room once would
+/// have none ever.
+constexpr unsigned share_of_buffer = 4;
 constexpr Time level_least = 20 * millisecond;
 constexpr Time level_most = second;
 /// Segments may stay behind for good where some were forced: those are asked about seldom.
@@ -22,6 +26,10 @@ Time patience(Time timeout) {
 }
 
 }  // namespace
+
+unsigned Asking::most_at_once() const {
+  return std::clamp(options_.receive_datagrams / share_of_buffer, 1U, enough_at_once);
+}
 
 void Asking::begin(std::uint32_t segments, Time now) {
   timers_.assign(segments, {});
@@ -61,7 +69,7 @@ void Asking::expect(Time timeout, Time now) {
 std::optional<std::uint32_t> Asking::next(const Updates& updates, bool outstanding, Time timeout,
                                           Time now) {
   if (timers_.empty() || now < sweep_at_) return std::nullopt;
-  if (asked_ >= most_at_once) {
+  if (asked_ >= most_at_once()) {
     asked_ = 0;
     sweep_at_ = now + pause;
     return std::nullopt;
@@ -81,8 +89,9 @@ std::optional<std::uint32_t> Asking::next(const Updates& updates, bool outstandi
       soonest = std::min(soonest, due);
       continue;
     }
+    const Time most = options_.max_retransmit;
     timer.interval = std::min(std::max(2 * timer.interval, hole ? timeout : behind_least),
-                              hole ? most_interval_ : std::max(behind_most, most_interval_));
+                              hole ? most : std::max(behind_most, most));
     timer.at = now + timer.interval;
     ++asked_;
     return segment;
@@ -91,7 +100,7 @@ std::optional<std::uint32_t> Asking::next(const Updates& updates, bool outstandi
     level_interval_ = std::clamp(2 * level_interval_, level_interval(outstanding, timeout),
                                  std::max(level_most, level_interval(outstanding, timeout)));
     level_at_ = now + level_interval_;
-    level_left_ = most_at_once;
+    level_left_ = most_at_once();
     level_searched_ = 0;
   }
   // Those that are behind have their own times.

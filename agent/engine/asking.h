@@ -13,13 +13,15 @@
 #include <optional>
 #include <vector>
 
+#include "agent/engine/engine.h"
 #include "agent/engine/updates.h"
 
 namespace iswitch::agent {
 
 class Asking {
  public:
-  explicit Asking(Time most_interval) : most_interval_(most_interval) {}
+  /// The options are looked at again each time: what the receive buffer holds is learned late.
+  explicit Asking(const EngineOptions& options) : options_(options) {}
 
   void begin(std::uint32_t segments, Time now);
   /// A result of the segment came, the first copy. `timeout`: after which a contribution is sent
@@ -42,8 +44,9 @@ class Asking {
     bool hole = false;           ///< likewise
   };
   static Time level_interval(bool outstanding, Time timeout);
+  unsigned most_at_once() const;
 
-  Time most_interval_;
+  const EngineOptions& options_;
   std::vector<Timer> timers_;
   Time sweep_at_ = never;  ///< when anything may have to be asked for
   unsigned asked_ = 0;     ///< in this sweep

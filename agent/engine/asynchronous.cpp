@@ -144,7 +144,7 @@ void Engine::State::acknowledge_push(const wire::Header& header, bool marked) {
   const bool told = unnamed ? mine && a.waited_for_all : true;
   // Since the restart what has been settled is known, not yet who is in it.
   const bool old = unnamed || (a.settling.active() &&
-                               a.settling.stage[segment] != decltype(a.settling)::Stage::done);
+                               a.settling.stage[segment] != Asynchronous::Settling::Stage::done);
   if (!told || (mine && old && perhaps_a_predecessor)) {
     a.pushes.abandon(segment,
                      {ErrorCode::job_reset, wire::Status::ok, 0,
@@ -292,7 +292,7 @@ Error Engine::State::resume_updates(const UpdateNumbers& numbers) {
   a.asking.begin(a.updates.segments(), now);
   if (a.settling.active()) {
     // What counts as caught up is another thing now.
-    using Stage = decltype(a.settling)::Stage;
+    using Stage = Asynchronous::Settling::Stage;
     for (Stage& stage : a.settling.stage) {
       if (stage != Stage::done) continue;
       stage = Stage::catching_up;

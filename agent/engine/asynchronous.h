@@ -15,7 +15,7 @@ namespace iswitch::agent {
 
 struct Asynchronous {
   Asynchronous(const EngineOptions& options, Operations& operations, Statistics& statistics)
-      : pushes(options, operations, statistics, updates), asking(options.max_retransmit) {}
+      : pushes(options, operations, statistics, updates), asking(options) {}
 
   enum class Phase : std::uint8_t {
     unbegun,  ///< the job has not run yet while this was a member
@@ -34,7 +34,7 @@ struct Asynchronous {
   std::uint32_t base_round() const { return origin + shift; }
 
   /// After a restart: what each slot still waits for before pushes go again.
-  struct {
+  struct Settling {
     enum class Stage : std::uint8_t {
       unanswered,   ///< this member has said what it has; the switch has not said what there is
       catching_up,  ///< updates up to `target` are missing here
@@ -45,7 +45,8 @@ struct Asynchronous {
     std::uint32_t left = 0;             ///< not done
     Time progress_at = 0;
     bool active() const { return left != 0; }
-  } settling;
+  };
+  Settling settling;
 
   /// The switch's sums had all its members in them when it was last heard before it was lost.
   bool waited_for_all = false;

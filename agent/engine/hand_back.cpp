@@ -115,11 +115,7 @@ void HandBack::write(std::uint32_t slot, std::uint32_t round, const KeptResult* 
     header.set = kept->set;
     out.payload = kept_.payload_of(*kept);
   }
-  wire::write_header(header, out.head.data());
-  out.head_size = wire::header_bytes;
-  out.shard = static_cast<std::uint16_t>(slot % shards_);
-  const auto ecn = options_.ecn ? wire::Ecn::ect0 : wire::Ecn::not_ect;
-  out.tos = static_cast<std::uint8_t>(options_.data_tos | static_cast<std::uint8_t>(ecn));
+  in_flight_.address(header, shards_, out);
   ++statistics_.handed_back;
 }
 

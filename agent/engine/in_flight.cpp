@@ -75,6 +75,14 @@ const Segment* InFlight::due() const {
 
 Segment* InFlight::due() { return const_cast<Segment*>(std::as_const(*this).due()); }
 
+void InFlight::address(const wire::Header& header, std::uint16_t shards, Outgoing& out) const {
+  wire::write_header(header, out.head.data());
+  out.head_size = wire::header_bytes;
+  out.shard = static_cast<std::uint16_t>(header.segment % shards);
+  const auto ecn = options_.ecn ? wire::Ecn::ect0 : wire::Ecn::not_ect;
+  out.tos = static_cast<std::uint8_t>(options_.data_tos | static_cast<std::uint8_t>(ecn));
+}
+
 void InFlight::write(const Segment& segment, const Contribution& contribution, Outgoing& out) {
   wire::Header header;
   header.type = wire::Type::contribution;
@@ -87,11 +95,7 @@ void InFlight::write(const Segment& segment, const Contribution& contribution, O
   header.round = contribution.round;
   header.segment = contribution.segment;
   header.set = wire::contribution_set(contribution.tag, 1);
-  wire::write_header(header, out.head.data());
-  out.head_size = wire::header_bytes;
-  out.shard = static_cast<std::uint16_t>(header.segment % contribution.shards);
-  const auto ecn = options_.ecn ? wire::Ecn::ect0 : wire::Ecn::not_ect;
-  out.tos = static_cast<std::uint8_t>(options_.data_tos | static_cast<std::uint8_t>(ecn));
+  address(header, contribution.shards, out);
   out.payload = contribution.payload;
   ++statistics_.contributions_sent;
   if (segment.retransmitted)

@@ -62,6 +62,8 @@ class InFlight {
   const Segment* due() const;
   /// Congestion Experienced was seen: the next contribution says so.
   void echo_mark() { echo_mark_ = true; }
+  /// A datagram of data: head, port and ToS of it.
+  void address(const wire::Header& header, std::uint16_t shards, Outgoing& out) const;
   /// The datagram of a segment that is sent now.
   void write(const Segment& segment, const Contribution& contribution, Outgoing& out);
 

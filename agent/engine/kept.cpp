@@ -22,10 +22,6 @@ bool KeptResults::begin(std::uint32_t slots, std::uint32_t depth, std::uint32_t 
   return there();
 }
 
-void KeptResults::forget() {
-  for (KeptResult& entry : entries_) entry.present = false;
-}
-
 void KeptResults::use_pages(std::size_t most) {
   if (there() && memory_bytes_ <= most) use_each_page(memory_.get(), memory_bytes_);
 }

@@ -26,7 +26,6 @@ class KeptResults {
   /// The newest `depth` of each slot will be kept; what was is forgotten. False, and nothing is
   /// kept, where there is no memory for so many.
   bool begin(std::uint32_t slots, std::uint32_t depth, std::uint32_t segment_bytes);
-  void forget();
   /// Uses the memory's pages, where there are not too many (`most` bytes): the first results do not
   /// wait for them then.
   void use_pages(std::size_t most);

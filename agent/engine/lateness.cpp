@@ -51,6 +51,8 @@ bool Engine::State::switch_silent() const {
 }
 
 std::optional<Error> Engine::State::standstill(const std::string& what) const {
+  if (switch_silent() && requests.keys_differ())
+    return Error{ErrorCode::refused, wire::Status::bad_tag, 0, what + ": " + text::another_key()};
   if (switch_silent())
     return Error{ErrorCode::switch_gone, wire::Status::ok, 0,
                  what + ": no answer from the switch for " +

@@ -25,8 +25,6 @@ constexpr int forming_polls_in_retries = 5;
 /// A switch that restarts is back within seconds: it is asked more often than one that is looked
 /// for.
 constexpr int rejoins_in_pings = 4;
-/// Answers that are not signed with this member's key are believed only when they insist.
-constexpr unsigned unproven_refusals_believed = 3;
 
 }  // namespace
 
@@ -185,7 +183,7 @@ void Membership::refused(const Reply& reply, Time now) {
     // noise.
     if (status != wire::Status::bad_tag && status != wire::Status::no_such_job) return;
     last_refusal_ = status;
-    if (status == wire::Status::bad_tag && ++unproven_refusals_ >= unproven_refusals_believed)
+    if (status == wire::Status::bad_tag && ++unproven_refusals_ >= Requests::unproven_believed)
       return fail(text::refusal(options_, status));
     requests_.stop();
   }
@@ -193,7 +191,8 @@ void Membership::refused(const Reply& reply, Time now) {
   if (reply.authentic && (status == wire::Status::bad_tag || status == wire::Status::bad_value ||
                           status == wire::Status::unsupported)) {
     job_ = reply.body;  // what the job is like may say why
-    return fail(text::refusal(options_, status));
+    const bool told = status == wire::Status::unsupported && job_.slots != 0;
+    return fail(text::refusal(options_, status, told ? unfit_job(job_, options_) : std::string()));
   }
   if (status == wire::Status::replayed_nonce) requests_.jump_nonces();
   // Joining again, the old place would be best, but somebody else may have it for good.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "agent/engine/payload.h"
-#include "wire/serial.h"
 
 namespace iswitch::agent {
 namespace {
@@ -23,9 +22,9 @@ Pushes::Pushes(const EngineOptions& options, Operations& operations, Statistics&
       updates_(updates),
       in_flight_(options, statistics) {}
 
-Pushes::Turn Pushes::turn_of(std::uint32_t slot) const {
-  const std::int32_t since = wire::serial_distance(updates_.newest(slot), reference_);
-  return {static_cast<std::uint32_t>(std::max(since, 0)), slot};
+void Pushes::Queue::reset(std::size_t most) {
+  heap_.clear();
+  heap_.reserve(most);
 }
 
 void Pushes::Queue::put(const Turn& turn) {
@@ -54,9 +53,11 @@ void Pushes::Queue::take_first() {
 void Pushes::Queue::tidy(const Pushes& pushes, bool (Pushes::*holds)(std::uint32_t) const) {
   std::erase_if(heap_, [&](const Turn& turn) { return !(pushes.*holds)(turn.slot); });
   for (Turn& turn : heap_) turn = pushes.turn_of(turn.slot);
-  std::sort(heap_.begin(), heap_.end(), [](const Turn& a, const Turn& b) { return b > a; });
+  std::sort(heap_.begin(), heap_.end(),
+            [](const Turn& a, const Turn& b) { return a.slot < b.slot; });
   const auto same = [](const Turn& a, const Turn& b) { return a.slot == b.slot; };
-  heap_.erase(std::unique(heap_.begin(), heap_.end(), same), heap_.end());  // sorted is a heap
+  heap_.erase(std::unique(heap_.begin(), heap_.end(), same), heap_.end());
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) {
@@ -75,12 +76,8 @@ void Pushes::begin(const wire::ReplyBody& job, wire::MemberId member, Time now) 
     operations_.at(index).segments = slots_;
   first_operation_ = operations_.begin();
   next_.assign(slots_, first_operation_);
-  reference_ = updates_.newest(0);
-  for (std::uint32_t slot = 1; slot < slots_; ++slot)
-    if (wire::serial_newer(reference_, updates_.newest(slot))) reference_ = updates_.newest(slot);
-  under_way_.clear();
-  to_send_.clear();
-  sendable_ = 0;
+  to_send_.reset(slots_);
+  under_way_.reset(most_under_way() + 1);
   if (!operations_.empty()) more(now);
 }
 
@@ -123,7 +120,7 @@ void Pushes::stop() {
 void Pushes::more(Time now) {
   if (!active_) return;
   if (outstanding() == 0) in_flight_.iteration(options_.elements * sizeof(float), now);
-  count_sendable();
+  find_sendable();
 }
 
 std::uint64_t Pushes::upcoming(std::uint32_t slot) {
@@ -156,16 +153,10 @@ void Pushes::forget_orphans() {
   out_of_window_ = 0;
 }
 
-void Pushes::count_sendable() {
-  sendable_ = 0;
-  to_send_.clear();
+void Pushes::find_sendable() {
+  to_send_.reset(slots_);
   for (std::uint32_t slot = 0; slot < slots_; ++slot)
-    if (is_sendable(slot)) note_sendable(slot);
-}
-
-void Pushes::note_sendable(std::uint32_t slot) {
-  ++sendable_;
-  to_send_.put(turn_of(slot));
+    if (is_sendable(slot)) to_send_.put(turn_of(slot));
 }
 
 std::uint32_t Pushes::bytes_of(std::uint32_t slot) const {
@@ -187,7 +178,7 @@ void Pushes::acknowledge(std::uint32_t slot, std::uint32_t workers, bool partial
   } else if (--orphan->left == 0) {
     orphans_.erase(orphans_.begin() + (orphan - orphans_.data()));
   }
-  if (is_sendable(slot)) note_sendable(slot);
+  if (is_sendable(slot)) to_send_.put(turn_of(slot));
 }
 
 std::optional<std::uint64_t> Pushes::find(std::uint32_t slot, std::uint32_t number) {
@@ -229,7 +220,7 @@ void Pushes::give_up(std::uint64_t operation) {
                 vector.size_bytes());
     orphans_.push_back(std::move(orphan));
   }
-  count_sendable();
+  find_sendable();
 }
 
 void Pushes::give_up_all() {
@@ -237,24 +228,22 @@ void Pushes::give_up_all() {
   in_flight_.stop();
   forget_orphans();
   next_.assign(slots_, operations_.end());
-  to_send_.clear();
-  under_way_.clear();
-  sendable_ = 0;
+  to_send_.reset(slots_);
+  under_way_.reset(most_under_way() + 1);
 }
 
-bool Pushes::fresh_may_go() const {
-  const Flight& flight = in_flight_.flight();
-  if (sendable_ == 0) return false;
-  if (!in_flight_.full(out_of_window_) && flight.first_lost() == nullptr &&
-      in_flight_.fits_window(segment_bytes_))
-    return true;
+const Pushes::Turn* Pushes::fresh() const {
   const Turn* const next = to_send_.first(*this, &Pushes::waits_to_go);
+  if (next == nullptr ||
+      (!in_flight_.full(out_of_window_) && in_flight_.flight().first_lost() == nullptr &&
+       in_flight_.fits_window(segment_bytes_)))
+    return next;
   const Turn* const oldest = under_way_.first(*this, &Pushes::is_under_way);
-  return next != nullptr && (oldest == nullptr || *oldest > *next);
+  return oldest == nullptr || *oldest > *next ? next : nullptr;
 }
 
 bool Pushes::ready() const {
-  return active_ && !paused() && (in_flight_.due() != nullptr || fresh_may_go());
+  return active_ && !paused() && (in_flight_.due() != nullptr || fresh() != nullptr);
 }
 
 bool Pushes::transmit(Outgoing& out, Time now) {
@@ -265,18 +254,15 @@ bool Pushes::transmit(Outgoing& out, Time now) {
     write(*segment, out);
     return true;
   }
-  if (!fresh_may_go()) return false;
-  const Turn* const next = to_send_.first(*this, &Pushes::waits_to_go);
+  const Turn* const next = fresh();
   if (next == nullptr) return false;
   const std::uint32_t slot = next->slot;
   const Segment& segment = flight.send_slot(slot, next_[slot]++, bytes_of(slot), now);
   // Nobody gives it up again, so it must not hold up what comes after it.
   if (orphan_of(segment.operation) != nullptr) take_out_of_window(slot);
-  --sendable_;
   to_send_.take_first();
   under_way_.put(turn_of(slot));
-  if (under_way_.size() > 2 * std::size_t{slots_} + 16)
-    under_way_.tidy(*this, &Pushes::is_under_way);
+  if (under_way_.size() > most_under_way()) under_way_.tidy(*this, &Pushes::is_under_way);
   in_flight_.sent(now);
   write(segment, out);
   return true;

@@ -10,6 +10,7 @@
 #include "agent/engine/in_flight.h"
 #include "agent/engine/operations.h"
 #include "agent/engine/updates.h"
+#include "wire/serial.h"
 
 namespace iswitch::agent {
 
@@ -66,23 +67,23 @@ class Pushes {
   void describe(Statistics& statistics) const { in_flight_.describe(statistics); }
 
  private:
-  bool fresh_may_go() const;
   /// All members send their pushes in one order, by the update that each is meant for and then by
   /// slot, and the first one in that order goes out whatever the window: else members whose windows
   /// are full of different slots would wait for each other.
   struct Turn {
-    std::uint32_t update = 0;  ///< since reference_
+    std::uint32_t update = 0;  ///< number of the newest one known before it
     std::uint32_t slot = 0;
     friend bool operator>(const Turn& a, const Turn& b) {
-      return a.update != b.update ? a.update > b.update : a.slot > b.slot;
+      return a.update != b.update ? wire::serial_newer(a.update, b.update) : a.slot > b.slot;
     }
   };
-  Turn turn_of(std::uint32_t slot) const;
+  Turn turn_of(std::uint32_t slot) const { return {updates_.newest(slot), slot}; }
   /// Slots by turn, the first one in front. Turns only get later, so what is in front is right once
   /// it is found to be up to date.
   class Queue {
    public:
-    void clear() { heap_.clear(); }
+    /// Empty. Takes memory for so many.
+    void reset(std::size_t most);
     void put(const Turn& turn);
     void take_first();
     std::size_t size() const { return heap_.size(); }
@@ -110,8 +111,11 @@ class Pushes {
   bool is_sendable(std::uint32_t slot) {
     return !in_flight_.flight().is_outstanding(slot) && upcoming(slot) != operations_.end();
   }
-  void count_sendable();
-  void note_sendable(std::uint32_t slot);
+  void find_sendable();
+  /// What goes now for the first time; null when nothing does.
+  const Turn* fresh() const;
+  /// under_way_ is tidied at so many.
+  std::size_t most_under_way() const { return 2 * std::size_t{slots_} + 16; }
   std::uint32_t bytes_of(std::uint32_t slot) const;
   std::uint32_t number_of(std::uint64_t operation) const {
     return base_round_ + 1 + static_cast<std::uint32_t>(operation - first_operation_);
@@ -144,9 +148,7 @@ class Pushes {
   // What goes next for the first time: slots go on by themselves, so that one which waits for its
   // acknowledgement does not hold up the others.
   std::vector<std::uint64_t> next_;  ///< by slot: index of an operation
-  std::uint32_t sendable_ = 0;       ///< slots of which is_sendable() is true
-  std::uint32_t reference_ = 0;      ///< an update number from which turns count
-  mutable Queue to_send_;
+  mutable Queue to_send_;            ///< slots of which is_sendable() is true
   mutable Queue under_way_;
 };
 

@@ -181,15 +181,18 @@ void Engine::State::on_main_reply(const Reply& reply) {
       requests.forget_peer();
       confirming = false;
     }
+    // None: base_round.
+    const std::optional<std::uint32_t> origin = wire::decode_resumed(reply.body.missing).origin;
     const std::uint32_t before =
         async && begun() ? async->base_round() : membership.job().base_round;
     if (membership.on_join_reply(reply, now)) {
       base_known_at = now;
-      if (async) async->told_origin = origin_told(reply.body.missing);
+      if (async) async->told_origin = origin;
       if (async && membership.state() == EngineState::forming) async->saw_forming = true;
       if (begun() && membership.job().base_round != before) {
         const Error error = reset_error(before, membership.job().base_round);
-        async ? restart_updates(error, origin_told(reply.body.missing)) : end_epoch(error);
+        requests.was_reset();
+        async ? restart_updates(error, origin) : end_epoch(error);
       }
       follow_job_state();
     }
@@ -265,11 +268,11 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
   const std::uint32_t before = membership.job().base_round;
   if (!wire::serial_newer(base_round, before)) return;
   membership.set_base_round(base_round);
+  requests.was_reset();
   base_known_at = now;
   last_ping = now - options.ping_interval;  // a Reset does not say who is a member now: ask
   if (async) {
     if (begun()) restart_updates(reset_error(before, base_round));
-    if (requests.main() == wire::Action::reset) requests.stop();
     return follow_async();
   }
   if (stream.active()) {
@@ -280,7 +283,6 @@ void Engine::State::on_base_round(std::uint32_t base_round) {
   }
   broken = false;
   reset_at = never;
-  if (requests.main() == wire::Action::reset) requests.stop();
   begin_epoch_if_possible();
 }
 

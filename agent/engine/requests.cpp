@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace iswitch::agent {
+namespace {
+
+bool is_reset(const ControlRequest& request) { return request.action == wire::Action::reset; }
+
+}  // namespace
 
 Requests::Requests(const EngineOptions& options, Statistics& statistics)
     : options_(options), statistics_(statistics) {}
@@ -61,7 +66,18 @@ std::optional<wire::Action> Requests::main() const {
 }
 
 void Requests::want(const ControlRequest& request) {
+  const auto end = wanted_.begin() + static_cast<std::ptrdiff_t>(wanted_count_);
+  if (request.action == wire::Action::reset &&
+      (main() == wire::Action::reset || std::any_of(wanted_.begin(), end, is_reset)))
+    return;
   if (wanted_count_ < wanted_.size()) wanted_[wanted_count_++] = request;
+}
+
+void Requests::was_reset() {
+  if (main() == wire::Action::reset) stop();
+  const auto end = wanted_.begin() + static_cast<std::ptrdiff_t>(wanted_count_);
+  wanted_count_ =
+      static_cast<std::size_t>(std::remove_if(wanted_.begin(), end, is_reset) - wanted_.begin());
 }
 
 void Requests::asked(Time now) {
@@ -122,15 +138,19 @@ Reply Requests::match(const wire::Message& message, Bytes datagram) {
     if (reply.authentic) main_.reset();
     return reply;
   }
-  if (!reply.authentic) return reply;
-  if (ping_ && fits(*ping_)) {
+  const bool pong = ping_ && fits(*ping_);
+  const auto help = std::find_if(helps_.begin(), helps_.end(), [&](const SentHelp& one) {
+    return one.sent.id != 0 && fits(one.sent);
+  });
+  if (!reply.authentic) {
+    if (reply.body.status == wire::Status::bad_tag && (pong || help != helps_.end())) ++bad_tags_;
+    return reply;
+  }
+  if (pong) {
     reply.answers = Answers::ping;
     reply.asked_at = ping_->at;
     ping_.reset();
-  } else if (const auto help = std::find_if(
-                 helps_.begin(), helps_.end(),
-                 [&](const SentHelp& one) { return one.sent.id != 0 && fits(one.sent); });
-             help != helps_.end()) {
+  } else if (help != helps_.end()) {
     reply.answers = Answers::help;
     reply.asked_at = help->sent.at;
     reply.about = help->about;

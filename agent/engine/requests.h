@@ -83,8 +83,10 @@ class Requests {
   /// How often the main request has been sent without an answer.
   unsigned main_times() const { return main_ ? main_->times : 0; }
   /// Sent once nothing else is outstanding and this is a member. The newest is dropped when eight
-  /// wait.
+  /// wait, and a Reset when one has been asked for already.
   void want(const ControlRequest& request);
+  /// The job has been Reset: nobody need be asked for that any more.
+  void was_reset();
 
   void ping(wire::MemberId sender, Time now);
   void help(wire::MemberId sender, wire::SlotBody slot, Time now);
@@ -112,9 +114,13 @@ class Requests {
   Time next_deadline() const { return main_ ? main_->send_at : never; }
 
   /// Something authentic came from the switch.
-  void heard() { unanswered_ = 0; }
+  void heard() { unanswered_ = bad_tags_ = 0; }
   /// Requests sent since anything was heard, and when the first of them was.
   unsigned unanswered() const { return unanswered_; }
+  /// Answers that are not signed with this member's key are believed only when they insist.
+  static constexpr unsigned unproven_believed = 3;
+  /// Instead of them the switch says that their tags are wrong: it has another key.
+  bool keys_differ() const { return bad_tags_ >= unproven_believed; }
   Time unanswered_since() const { return unanswered_since_; }
 
  private:
@@ -156,6 +162,7 @@ class Requests {
   std::optional<SentRequest> peer_request_;
   std::uint64_t peer_unasked_nonce_ = 0;
   unsigned unanswered_ = 0;
+  unsigned bad_tags_ = 0;  // refused for it since anything was heard
   Time unanswered_since_ = 0;
 };
 

@@ -17,10 +17,6 @@ constexpr Time patience = 3 * second;
 
 }  // namespace
 
-std::optional<std::uint32_t> origin_told(std::uint64_t missing) {
-  return wire::decode_resumed(missing).origin;
-}
-
 void Engine::State::renew_incarnation() {
   const std::uint32_t before = options.incarnation;
   const std::uint64_t salt =
@@ -151,7 +147,7 @@ void Engine::State::on_return_reply(const Reply& reply) {
   if (reply.action == wire::Action::rejoin && resumed.goes_on())
     go_on(resumed);
   else
-    begin_afresh(why_afresh(reply, resumed), origin_told(reply.body.missing));
+    begin_afresh(why_afresh(reply, resumed), wire::decode_resumed(reply.body.missing).origin);
   follow_job_state();
 }
 
@@ -180,6 +176,7 @@ void Engine::State::begin_afresh(const std::string& why, std::optional<std::uint
               "job " + std::to_string(options.job) +
                   " started afresh after this member had lost its place at the switch (" + why +
                   "); all members start again together"};
+  requests.was_reset();
   if (!async) {
     ++statistics.resets;
     return end_epoch(error);
@@ -257,7 +254,7 @@ void Engine::State::go_on_with_updates() {
 void Engine::State::note_settled(std::uint32_t segment, std::uint32_t round, bool marked) {
   Asynchronous& a = *async;
   if (!hand_back.answered(segment, round, marked, now)) return;
-  a.settling.stage[segment] = decltype(a.settling)::Stage::catching_up;
+  a.settling.stage[segment] = Asynchronous::Settling::Stage::catching_up;
   a.settling.target[segment] = round - a.shift;
   a.settling.progress_at = now;
 }
@@ -265,18 +262,14 @@ void Engine::State::note_settled(std::uint32_t segment, std::uint32_t round, boo
 void Engine::State::advance_settling(std::uint32_t segment) {
   Asynchronous& a = *async;
   auto& settling = a.settling;
-  using Stage = decltype(a.settling)::Stage;
+  using Stage = Asynchronous::Settling::Stage;
   if (!settling.active() || settling.stage[segment] != Stage::catching_up) return;
   // Who waits for weights has nothing under way that an update could acknowledge.
   if (a.phase == Asynchronous::Phase::live &&
       wire::serial_newer(settling.target[segment], a.updates.complete_to(segment)))
     return;
   settling.stage[segment] = Stage::done;
-  if (--settling.left == 0) end_settling();
-}
-
-void Engine::State::end_settling() {
-  if (!away.yes) follow_async();
+  if (--settling.left == 0) follow_async();
 }
 
 Time Engine::State::lost_updates_due() const {
@@ -290,7 +283,7 @@ void Engine::State::notice_lost_updates() {
   if (now < lost_updates_due()) return;
   Asynchronous& a = *async;
   auto& settling = a.settling;
-  using Stage = decltype(a.settling)::Stage;
+  using Stage = Asynchronous::Settling::Stage;
   settling.progress_at = now;
   for (std::uint32_t segment = 0; segment < a.updates.segments(); ++segment)
     if (settling.stage[segment] == Stage::catching_up && a.updates.room(segment))

@@ -26,9 +26,6 @@
 
 namespace iswitch::agent {
 
-/// What the reply to a Join or Rejoin says of the stream's origin; none: base_round.
-std::optional<std::uint32_t> origin_told(std::uint64_t missing);
-
 struct Engine::State {
   explicit State(EngineOptions engine_options)
       : options(std::move(engine_options)),
@@ -120,7 +117,6 @@ struct Engine::State {
   /// A result came that its switch calls settled: what was handed back of the slot is answered.
   void note_settled(std::uint32_t segment, std::uint32_t round, bool marked);
   void advance_settling(std::uint32_t segment);
-  void end_settling();
   /// Nobody has an update that this member lacks.
   void notice_lost_updates();
   Time lost_updates_due() const;

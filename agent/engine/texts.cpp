@@ -95,10 +95,15 @@ std::string no_answer_to_join(const EngineOptions& options) {
          ": check its address and port, that switchd runs, and that UDP is not filtered";
 }
 
-Error refusal(const EngineOptions& options, wire::Status status) {
+Error refusal(const EngineOptions& options, wire::Status status, const std::string& problem) {
   return {ErrorCode::refused, status, 0,
           "the switch refused to let this member join " + job(options) + ": " +
-              wire::status_name(status) + "; " + remedy(status)};
+              wire::status_name(status) + "; " + (problem.empty() ? remedy(status) : problem)};
+}
+
+std::string another_key() {
+  return std::string("the switch answers that tags are wrong (") +
+         wire::status_name(wire::Status::bad_tag) + "): " + remedy(wire::Status::bad_tag);
 }
 
 std::string slot(std::uint32_t segment, std::uint32_t round) {

@@ -28,7 +28,6 @@ class Updates {
   /// What was kept stays, and what comes is kept, the newest of each segment; nothing is delivered
   /// until resume().
   void wait() { waiting_ = true; }
-  bool waiting() const { return waiting_; }
 
   std::uint32_t segments() const { return static_cast<std::uint32_t>(slots_.size()); }
   std::uint32_t bytes_of(std::uint32_t segment) const;

@@ -12,77 +12,20 @@ import time
 
 import harness
 from harness import check, equal
-
-# Small batches: the tests are about exchanges, not about learning.
-SMALL = ["--set", "environments=2", "--set", "steps=16", "--set", "minibatches=4", "--set", "epochs=2"]
-FIRST_PORT = 47100
-
-
-class Training:
-    """One worker a host, with the files they write."""
-
-    def __init__(self, switch, *flags):
-        self.switch = switch
-        self.flags = [*SMALL, *flags]
-        self.workers = [None] * switch.hosts
-        for rank in range(switch.hosts):
-            self.start(rank)
-
-    def path(self, kind, rank):
-        return self.switch.net.path(f"{kind}{rank}")
-
-    def start(self, rank):
-        command = [harness.binary("iswitch-rl-worker"), "--exchange", "iswitch", "--switch", harness.SWITCH_IP, "--rank", rank,
-                   "--size", self.switch.hosts, "--local-port", FIRST_PORT + rank, "--progress", self.path("progress", rank),
-                   "--json", self.path("figures", rank), *self.flags]
-        self.workers[rank] = self.switch.net.start(command, host=rank, stdout=-1, stderr=-1, text=True)
-
-    def updates(self, rank):
-        try:
-            with open(self.path("progress", rank)) as file:
-                lines = file.read().split("\n")[:-1]
-            return json.loads(lines[-1])["updates"] if lines else 0
-        except OSError:
-            return 0
-
-    def wait_for_updates(self, rank, count, seconds=30):
-        def there():
-            worker = self.workers[rank]
-            if worker.poll() not in (None, 0):
-                raise harness.Failed(f"worker {rank} ended with exit code {worker.returncode}: {worker.stderr.read()}")
-            return self.updates(rank) >= count
-
-        harness.eventually(f"worker {rank} makes {count} updates", there, seconds)
-
-    def finish(self, seconds=30):
-        """Exit code and error text of every worker."""
-        ends = []
-        for worker in self.workers:
-            _, err = worker.communicate(timeout=seconds * harness.SLOW)
-            ends.append((worker.returncode, err.strip()))
-        return ends
-
-    def figures(self):
-        """Of all workers, which ended well and with the same weights."""
-        for rank, (code, err) in enumerate(self.finish()):
-            equal(code, 0, f"exit code of worker {rank} ({err})")
-        figures = []
-        for rank in range(self.switch.hosts):
-            with open(self.path("figures", rank)) as file:
-                figures.append(json.load(file))
-        for one in figures:
-            equal(one["weights_sha256"], figures[0]["weights_sha256"], f"weights of worker {one['rank']}")
-            check(one["equal_weights"], f"worker {one['rank']} found the weights to differ")
-        return figures
+from training import Training
 
 
 def running(hosts, **job):
     return harness.Switch(hosts=hosts, jobs=[harness.job(members=hosts, **job)])
 
 
+def training_over(switch, *flags):
+    return Training(switch.net, [harness.SWITCH_IP] * switch.hosts, *flags)
+
+
 def four_workers_end_with_equal_weights():
     with running(4) as switch:
-        figures = Training(switch, "--seconds", 0, "--iterations", 10).figures()
+        figures = training_over(switch, "--iterations", 10).figures()
         for one in figures:
             equal(one["updates"], 80, f"updates of worker {one['rank']}")
             equal(one["gradient_bytes"], 40976, "bytes of a gradient")
@@ -97,7 +40,7 @@ def four_workers_end_with_equal_weights():
 
 def a_restarted_worker_takes_its_place_and_the_run_goes_on():
     with running(3) as switch:
-        training = Training(switch, "--seconds", 0)
+        training = training_over(switch)
         training.wait_for_updates(0, 40)
         training.workers[1].kill()
         training.workers[1].communicate()
@@ -105,7 +48,7 @@ def a_restarted_worker_takes_its_place_and_the_run_goes_on():
         training.start(1)
         for rank in range(3):
             training.wait_for_updates(rank, before + 40)
-        training.workers[2].terminate()  # one that wants to stop stops all
+        training.stop(2)
         figures = training.figures()
         for one in figures:
             check(one["updates"] >= before + 40, f"worker {one['rank']} made {one['updates']} updates, {before} before the kill")
@@ -114,7 +57,7 @@ def a_restarted_worker_takes_its_place_and_the_run_goes_on():
 
 def a_killed_worker_is_named():
     with running(3) as switch:
-        training = Training(switch, "--seconds", 0, "--timeout", 3)
+        training = training_over(switch, "--timeout", 3)
         training.wait_for_updates(0, 8)
         training.workers[1].kill()
         killed = time.monotonic()
@@ -130,7 +73,7 @@ def a_killed_worker_is_named():
 
 def a_killed_switch_is_told_from_a_killed_worker():
     with running(2) as switch:
-        training = Training(switch, "--seconds", 0, "--timeout", 3)
+        training = training_over(switch, "--timeout", 3)
         training.wait_for_updates(0, 8)
         switch.kill()
         for rank, (code, err) in enumerate(training.finish()):

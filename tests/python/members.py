@@ -398,7 +398,7 @@ def a_reset_is_an_event():
         together.wait()
         push = agent.push(array.array("f", [1.0] * 10))
         if agent.rank == 0:
-            say("reset")
+            agent.request_reset()
         together.wait()
         end = time.monotonic() + 30
         while not isinstance(found := agent.next(0.1), iswitch.Event):

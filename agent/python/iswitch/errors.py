@@ -32,8 +32,8 @@ class TimedOut(Error):
 
 
 class JobReset(Error):
-    """A member joined a running job, an operator reset it, or the switch restarted: what was under way is lost, the next
-    operations start anew on all ranks."""
+    """A member joined a running job, a member or an operator reset it, or it could not go on after a restart of its switch: what was
+    under way is lost, the next operations start anew on all ranks."""
 
     code = 4
 

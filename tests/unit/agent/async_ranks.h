@@ -15,6 +15,13 @@ inline control::JobConfig async_job(std::uint16_t members, std::uint16_t thresho
   return job;
 }
 
+/// The operator's Reset.
+inline void reset_job(TestSwitch& on, wire::JobId job = 1) {
+  on.operate([job](control::Control& control, Time now, control::Effects& effects) {
+    control.reset(job, now, effects, [](auto&&...) {});
+  });
+}
+
 inline Agents join_async(const TestSwitch& on, std::size_t ranks, std::size_t elements,
                          std::string& problem, bool thread = true) {
   return join_all(on, ranks, problem, [&](AgentOptions& options, std::size_t) {

@@ -132,6 +132,20 @@ const char* c_rank(const char* address, int rank, int ranks, int caller_driven) 
   }
   REQUIRE(outcome == ISWITCH_OK, "barrier after the reset");
 
+  /* A Reset that a member asks for: all are told, each once. */
+  if (rank == 0) {
+    iswitch_operation* lost = NULL;
+    REQUIRE(iswitch_barrier_start(agent, NULL, &lost, error, sizeof error) == ISWITCH_OK, "start");
+    iswitch_request_reset(agent);
+    outcome = iswitch_operation_wait(lost, -1, error, sizeof error);
+    iswitch_operation_free(lost);
+  } else {
+    thrd_sleep(&(struct timespec){.tv_sec = 1}, NULL);
+    outcome = iswitch_barrier(agent, NULL, error, sizeof error);
+  }
+  REQUIRE(outcome == ISWITCH_ERROR_JOB_RESET, iswitch_error_name(outcome));
+  REQUIRE(iswitch_barrier(agent, NULL, error, sizeof error) == ISWITCH_OK, "all meet again");
+
   REQUIRE(iswitch_agent_leave(agent, error, sizeof error) == ISWITCH_OK, "leave");
   REQUIRE(iswitch_barrier(agent, NULL, error, sizeof error) == ISWITCH_ERROR_CLOSED, "closed");
   iswitch_agent_free(agent);
@@ -291,6 +305,7 @@ const char* c_misuse(const char* address) {
           "push in a synchronous job");
   REQUIRE(iswitch_agent_rank(NULL) == 0xFFFF && iswitch_agent_size(NULL) == 0, "rank of nothing");
   iswitch_agent_progress(NULL, 0);
+  iswitch_request_reset(NULL);
   iswitch_operation_free(NULL);
   iswitch_agent_free(NULL);
   REQUIRE(iswitch_all_reduce(agent, data, data, 4, ISWITCH_SUM, NULL, NULL, 0) == ISWITCH_OK,

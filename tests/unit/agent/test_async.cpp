@@ -113,9 +113,10 @@ TEST_CASE("after a Reset all go on from one member's weights") {
   REQUIRE(go_on() == well);
   std::vector<float> alone(elements, 1.0F);
   Handle lost = agents[1]->push(alone);
-  on.operate([](control::Control& control, Time now, control::Effects& effects) {
-    control.reset(1, now, effects, [](auto&&...) {});
-  });
+  if (GENERATE(true, false))
+    agents[0]->request_reset();
+  else
+    reset_job(on);
   CHECK(lost.wait().code == AgentErrorCode::job_reset);
   SliceUpdate update;
   MemberEvent event;
@@ -479,9 +480,7 @@ TEST_CASE("a restarted worker and a Reset: the others' weights, without stopping
             if (!joined) return joined.error().text;
             workers[2] = std::make_unique<TrainingWorker>(peers, 2, elements, std::move(*joined));
             std::string trouble = workers[2]->train(30);
-            on.operate([](control::Control& control, Time now, control::Effects& effects) {
-              control.reset(1, now, effects, [](auto&&...) {});
-            });
+            reset_job(on);
             for (int i = 0; i < 20 && trouble.empty(); ++i) {
               std::this_thread::sleep_for(5ms);
               trouble = workers[2]->train(5);
@@ -498,6 +497,47 @@ TEST_CASE("a restarted worker and a Reset: the others' weights, without stopping
   }
 }
 
+TEST_CASE("a job whose members all lack an update is Reset and goes on") {
+  constexpr std::size_t ranks = 2, elements = 300;  // one segment
+  control::JobConfig job = async_job(ranks, 1);
+  job.history = 1;
+  TestSwitch on({.jobs = {job}});
+  Peers peers;
+  std::string problem;
+  Workers workers = start_workers(on, peers, ranks, elements, problem,
+                                  {.catch_up_timeout = 10s, .reset_after = 200ms});
+  REQUIRE(problem.empty());
+  const auto train = [&] {
+    return on_each(ranks, [&](std::size_t rank) {
+      std::string trouble = workers[rank]->train(3);
+      workers[rank]->trainer->wait_for_pushes(5s);
+      return trouble;
+    });
+  };
+  REQUIRE(train() == well);
+  REQUIRE(quiet(workers));
+  // Each member's push makes an update, and the switch keeps the second alone.
+  const auto updates = [&] { return on.pipeline_counter(pipeline::Counter::aggregate_completed); };
+  const std::uint64_t before = updates();
+  on.set_faults({}, {.loss = 1});
+  for (auto& worker : workers) REQUIRE(worker->train(1) == well);
+  for (int i = 0; i < 500 && updates() < before + 2; ++i) std::this_thread::sleep_for(10ms);
+  REQUIRE(updates() == before + 2);
+  on.set_faults({}, {});
+  const auto reset = [](const auto& worker) { return worker->agent->statistics().resets > 0; };
+  for (int i = 0; i < 500 && !std::all_of(workers.begin(), workers.end(), reset); ++i)
+    std::this_thread::sleep_for(10ms);
+  CHECK(std::all_of(workers.begin(), workers.end(), reset));
+  CHECK(train() == well);
+  REQUIRE(quiet(workers));
+  check_replicas(workers);
+  for (const auto& worker : workers) {
+    CHECK_FALSE(worker->trainer->failure());
+    CHECK(std::count(worker->catch_ups.begin(), worker->catch_ups.end(), CatchUp::gone) > 0);
+    CHECK(worker->agent->statistics().resets <= 2);  // both may have asked
+  }
+}
+
 TEST_CASE("without a peer to ask, a trainer that needs weights fails with one line") {
   TestSwitch on({.jobs = {async_job(1)}});
   std::string problem;
@@ -507,9 +547,7 @@ TEST_CASE("without a peer to ask, a trainer that needs weights fails with one li
                        {.apply = [](std::span<float>, std::span<const float>) {}});
   std::vector<float> weights(100);
   REQUIRE_FALSE(trainer.read_weights(weights));
-  on.operate([](control::Control& control, Time now, control::Effects& effects) {
-    control.reset(1, now, effects, [](auto&&...) {});
-  });
+  reset_job(on);
   AgentError error;
   for (int i = 0; i < 500 && !error; ++i) {
     std::this_thread::sleep_for(10ms);

@@ -1,5 +1,6 @@
 // Pushes and updates by hand-made frames: every rule of protocol.md section 5 that a member keeps.
 #include <algorithm>
+#include <map>
 
 #include "tests/unit/engine/hand.h"
 
@@ -15,35 +16,11 @@ constexpr wire::MemberMask others = 1U << 0;
 
 class AsyncHand : public Hand {
  public:
-  explicit AsyncHand(std::uint32_t base_round = 100)
-      : Hand(async_options(), async_job(base_round)) {}
-
-  static EngineOptions async_options() {
-    EngineOptions options = default_options();
-    options.mode = wire::Mode::async;
-    options.elements = elements;
-    return options;
-  }
-  static wire::ReplyBody async_job(std::uint32_t base_round) {
-    wire::ReplyBody body = default_job();
-    body.mode = wire::Mode::async;
-    body.history = 8;
-    body.base_round = base_round;
-    return body;
+  explicit AsyncHand(std::uint32_t base_round = 100, std::uint64_t floats = elements)
+      : Hand(async(default_options(), floats), async(default_job(), 8)) {
+    job.base_round = base_round;
   }
 
-  /// Joins a job that forms, and runs a moment later: nothing can have happened in it.
-  void start() {
-    engine.join(now, now + 10 * second);
-    wire::ReplyBody forming = job;
-    forming.state = wire::JobState::forming;
-    reply(sent().at(0), forming);
-    const auto polls = requests(run_for(second), wire::Action::join);
-    REQUIRE_FALSE(polls.empty());
-    reply(polls.back(), job);
-    REQUIRE(engine.state() == EngineState::running);
-    REQUIRE_FALSE(engine.needs_weights());
-  }
   /// Joins a job that runs; gives the Help that asks whether anything has happened.
   SentDatagram join_running() {
     join();
@@ -52,10 +29,13 @@ class AsyncHand : public Hand {
     return helps[0];
   }
 
+  std::size_t floats_of(std::uint32_t segment) const {
+    return std::min<std::size_t>(options.elements - std::size_t{segment} * 8, 8);
+  }
   void update(std::uint32_t segment, std::uint32_t number, float value,
               wire::MemberMask members = others, std::uint16_t workers = 1) {
-    receive(result_bytes(segment, number, std::vector<float>(segment == 2 ? 4 : 8, value), workers,
-                         0, members));
+    receive(result_bytes(segment, number, std::vector<float>(floats_of(segment), value), workers, 0,
+                         members));
   }
   /// Everything that can be taken: segment, number, first value.
   struct Taken {
@@ -66,7 +46,7 @@ class AsyncHand : public Hand {
   std::vector<Taken> taken() {
     std::vector<Taken> all;
     while (auto update = engine.take_update()) {
-      REQUIRE(update->values.size() == (update->segment == 2 ? 4 : 8));
+      REQUIRE(update->values.size() == floats_of(update->segment));
       REQUIRE(update->first == update->segment * 8);
       all.push_back({update->segment, update->number, update->values[0]});
     }
@@ -101,12 +81,30 @@ std::vector<float> vector_of(float value) { return std::vector<float>(elements, 
 
 using Taken = AsyncHand::Taken;
 
+/// A push of `count` segments of 8 floats.
+struct Wide : AsyncHand {
+  Wide(std::uint32_t count, std::uint32_t receive_datagrams)
+      : AsyncHand(100, std::uint64_t{count} * 8), gradient(options.elements, 1.0F) {
+    join_forming();
+    engine.limit_receive_datagrams(receive_datagrams);
+  }
+  std::vector<std::uint32_t> slots_sent() {
+    std::vector<std::uint32_t> slots;
+    for (const SentDatagram& push : contributions(sent()))
+      if (!push.retransmitted()) slots.push_back(push.header.segment);
+    return slots;
+  }
+  std::vector<float> gradient;
+};
+
+using Slots = std::vector<std::uint32_t>;
+
 }  // namespace
 
 TEST_CASE("a push is one contribution a slot, numbered from base_round + 1", "[engine][async]") {
   AsyncHand hand;
   const auto gradient = counted(elements);
-  hand.start();
+  hand.join_forming();
   const OperationId id = hand.push(gradient);
   const auto sent = contributions(hand.sent());
   REQUIRE(sent.size() == segments);
@@ -179,7 +177,7 @@ TEST_CASE("a push is one contribution a slot, numbered from base_round + 1", "[e
 
 TEST_CASE("numbers and updates wrap", "[engine][async]") {
   AsyncHand hand(0xFFFF'FFFE);
-  hand.start();
+  hand.join_forming();
   const auto gradient = counted(elements);
   for (std::uint32_t number : {0xFFFF'FFFFU, 0U, 1U, 2U}) {
     hand.push(gradient);
@@ -197,7 +195,7 @@ TEST_CASE("numbers and updates wrap", "[engine][async]") {
 
 TEST_CASE("updates come once and in order of their slot; a hole is asked for", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   hand.update(0, 102, 2);
   CHECK(hand.taken().empty());
   hand.update(1, 101, 7);
@@ -228,7 +226,7 @@ TEST_CASE("updates come once and in order of their slot; a hole is asked for", "
 
 TEST_CASE("an empty result is an update of zeros", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   hand.receive(hand.result_bytes(1, 101, {}, 2, wire::flag::partial));
   const auto update = hand.engine.take_update();
   REQUIRE(update.has_value());
@@ -238,10 +236,29 @@ TEST_CASE("an empty result is an update of zeros", "[engine][async]") {
   CHECK(update->partial);
 }
 
+TEST_CASE("what is asked for at once leaves room for other data in the receive buffer",
+          "[engine][async]") {
+  constexpr std::uint32_t many = 32;
+  const std::uint32_t datagrams = GENERATE(1, 8, 64);
+  Wide hand(many, datagrams);
+  for (std::uint32_t segment = 0; segment < many; ++segment) hand.update(segment, 102, 1);
+  // A result and a reply each.
+  const std::size_t most = std::clamp(datagrams / 4, 1U, 8U);
+  std::vector<SentDatagram> burst;
+  std::vector<bool> seen(many, false);
+  for (const SentDatagram& help : requests(hand.run_for(100 * millisecond), wire::Action::help)) {
+    if (!burst.empty() && help.at != burst.back().at) burst.clear();
+    burst.push_back(help);
+    CHECK(burst.size() <= most);
+    seen[hand.asked(help).segment] = true;
+  }
+  CHECK(seen == std::vector<bool>(many, true));
+}
+
 TEST_CASE("a slot behind the others, or silent while something is outstanding, is asked about",
           "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   SECTION("behind") {
     hand.update(0, 101, 1);
     hand.update(1, 101, 1);
@@ -329,7 +346,7 @@ TEST_CASE("a member of a job at work asks whether anything has happened", "[engi
 
 TEST_CASE("gone: a new incarnation, silence, and weights from a peer", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.update(0, 101, 1);
   hand.update(1, 101, 1);
@@ -342,7 +359,9 @@ TEST_CASE("gone: a new incarnation, silence, and weights from a peer", "[engine]
   const SentDatagram help = hand.help(3 * millisecond);
   CHECK(hand.asked(help).round == 102);
 
-  SECTION("a word about an update that has come means nothing") {
+  enum class Word { late, answer, unasked };
+  const Word word = GENERATE(Word::late, Word::answer, Word::unasked);
+  if (word == Word::late) {  // about updates that have come: it means nothing
     for (std::uint32_t number = 102; number < 106; ++number) hand.update(1, number, 1);
     hand.reply_gone(help);
     hand.unasked(wire::Status::gone, 1, 105);
@@ -351,7 +370,7 @@ TEST_CASE("gone: a new incarnation, silence, and weights from a peer", "[engine]
     CHECK(hand.engine.state() == EngineState::running);
     return;
   }
-  if (GENERATE(true, false))
+  if (word == Word::answer)
     hand.reply_gone(help);
   else
     hand.unasked(wire::Status::gone, 1, 102);  // a child switch tells its members
@@ -384,6 +403,16 @@ TEST_CASE("gone: a new incarnation, silence, and weights from a peer", "[engine]
   CHECK(hand.completion().error.code == ErrorCode::gone);
   CHECK(contributions(hand.run_for(second)).empty());
 
+  // Weights that lack it too would only be gone again.
+  const Error lacking = hand.engine.resume({100, {119, 101, 119}}, hand.now);
+  CHECK(lacking.code == ErrorCode::gone);
+  CHECK(lacking.text.find("update 102 of segment 1") != std::string::npos);
+  CHECK(hand.engine.needs_weights());
+  if (GENERATE(true, false)) {
+    REQUIRE_FALSE(hand.engine.resume({100, {119, 102, 119}}, hand.now));
+    CHECK_FALSE(hand.engine.needs_weights());
+    return;
+  }
   REQUIRE_FALSE(hand.engine.resume({100, {119, 120, 119}}, hand.now));
   CHECK_FALSE(hand.engine.needs_weights());
   CHECK(hand.taken() == std::vector<Taken>{{1, 121, 21}, {1, 122, 22}});
@@ -397,7 +426,7 @@ TEST_CASE("gone: a new incarnation, silence, and weights from a peer", "[engine]
 
 TEST_CASE("a Reset: all take one peer's weights", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.update(0, 101, 1);
   hand.push(gradient);
@@ -443,7 +472,7 @@ TEST_CASE("a Reset: all take one peer's weights", "[engine][async]") {
 
 TEST_CASE("newer weights may be taken at any time, older ones not", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   for (std::uint32_t number = 101; number < 104; ++number) hand.update(0, number, 1);
   CHECK(hand.engine.take_update()->number == 101);
   CHECK(hand.engine.resume({100, {100, 100, 100}}, hand.now).code == ErrorCode::bad_argument);
@@ -459,7 +488,7 @@ TEST_CASE("newer weights may be taken at any time, older ones not", "[engine][as
 
 TEST_CASE("a lost place: pushes fail, updates go on", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.update(0, 101, 1);
   CHECK(hand.taken().size() == 1);
@@ -499,7 +528,7 @@ TEST_CASE("a lost place: pushes fail, updates go on", "[engine][async]") {
 
 TEST_CASE("a push that fails fails alone", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   const OperationId first = hand.push(gradient, 50 * millisecond);
   const auto patient = vector_of(2);
@@ -551,7 +580,7 @@ TEST_CASE("a push that fails fails alone", "[engine][async]") {
 
 TEST_CASE("pushes that are given up end at once, and numbers go on", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   const OperationId first = hand.push(gradient);
   const OperationId later = hand.push(gradient);
@@ -570,7 +599,7 @@ TEST_CASE("pushes that are given up end at once, and numbers go on", "[engine][a
 
 TEST_CASE("why a push did not end", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.push(gradient, 300 * millisecond);
   const auto answered = [&](wire::Status status, wire::JobState state) {
@@ -614,7 +643,7 @@ TEST_CASE("why a push did not end", "[engine][async]") {
 
 TEST_CASE("halted: pushes wait, nothing is lost", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.request(wire::Action::halt);
   hand.push(gradient);
@@ -628,7 +657,7 @@ TEST_CASE("halted: pushes wait, nothing is lost", "[engine][async]") {
 TEST_CASE("what the user does not take is kept within bounds, then asked for again",
           "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   for (std::uint32_t number = 101; number < 141; ++number) hand.update(0, number, 1);
   CHECK(hand.engine.statistics().updates_refused == 24);  // 16 kept: twice the switch's history
   const auto quiet = requests(hand.run_for(5 * millisecond), wire::Action::help);
@@ -644,7 +673,7 @@ TEST_CASE("what the user does not take is kept within bounds, then asked for aga
 
 TEST_CASE("members that disagree on the vector are told", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.push(gradient);
   CHECK(contributions(hand.sent()).size() == segments);
@@ -702,7 +731,7 @@ TEST_CASE("what a job or a call does not fit is refused", "[engine][async]") {
     const auto gradient = vector_of(1);
     hand.push(gradient);
     CHECK(hand.completion().error.code == ErrorCode::not_joined);
-    hand.start();
+    hand.join_forming();
     hand.barrier();
     CHECK(hand.completion().error.code == ErrorCode::bad_argument);
     hand.engine.push(std::span(gradient).first(19), never, hand.now);
@@ -734,9 +763,56 @@ TEST_CASE("pushes submitted before the job runs go when it does", "[engine][asyn
   CHECK(hand.completion().id == id);
 }
 
+TEST_CASE("pushes go by the update that they are meant for, then by slot", "[engine][async]") {
+  Wide hand(6, 2);
+  const std::map<std::uint32_t, std::uint32_t> updates{{0, 103}, {1, 101}, {3, 101}, {5, 102}};
+  for (const auto& [slot, newest] : updates)
+    for (std::uint32_t number = 101; number <= newest; ++number) hand.update(slot, number, 1);
+  hand.push(hand.gradient);
+  CHECK(hand.slots_sent() == Slots{2, 4});
+  hand.update(2, 101, 1, mine);
+  CHECK(hand.slots_sent() == Slots{1});
+  // Of what waits, slot 3 is meant for a later one by now.
+  for (std::uint32_t number = 102; number <= 105; ++number) hand.update(3, number, 1);
+  hand.update(4, 101, 1, mine);
+  CHECK(hand.slots_sent() == Slots{5});
+  hand.update(1, 102, 1, mine);
+  CHECK(hand.slots_sent() == Slots{0});
+  hand.update(5, 103, 1, mine);
+  CHECK(hand.slots_sent() == Slots{3});
+}
+
+TEST_CASE("the first push in order goes although the window is full of later ones",
+          "[engine][async]") {
+  constexpr std::uint32_t many = 40;
+  enum class Full { buffer, window, losses };
+  const Full why = GENERATE(Full::buffer, Full::window, Full::losses);
+  CAPTURE(static_cast<int>(why));
+  Wide hand(many, why == Full::buffer ? 4 : 1000);
+  hand.push(hand.gradient);
+  const Slots first = hand.slots_sent();
+  REQUIRE(!first.empty());
+  REQUIRE(first.size() < many / 2);
+  if (why == Full::losses) {
+    const auto again = contributions(hand.run_for(3 * second));
+    REQUIRE(!again.empty());
+    for (const SentDatagram& push : again) REQUIRE(push.retransmitted());
+  }
+  CHECK(hand.slots_sent().empty());
+  // An update that this member is not in makes its push one for the next.
+  std::uint32_t next = static_cast<std::uint32_t>(first.size());
+  for (std::uint32_t slot = 1; slot < next; ++slot) hand.update(slot, 101, 1);
+  CHECK(hand.slots_sent().empty());  // slot 0 is still the first
+  hand.update(0, 101, 1);
+  CHECK(hand.slots_sent() == Slots{next});
+  hand.update(next, 101, 1);
+  CHECK(hand.slots_sent() == Slots{next + 1});
+  CHECK(hand.slots_sent().empty());
+}
+
 TEST_CASE("the switch's Help has an outstanding push sent again", "[engine][async]") {
   AsyncHand hand;
-  hand.start();
+  hand.join_forming();
   const auto gradient = vector_of(1);
   hand.push(gradient);
   CHECK(contributions(hand.sent()).size() == segments);

@@ -63,6 +63,18 @@ class Hand {
     return body;
   }
 
+  /// Those of an asynchronous job.
+  static EngineOptions async(EngineOptions options, std::uint64_t elements) {
+    options.mode = wire::Mode::async;
+    options.elements = elements;
+    return options;
+  }
+  static wire::ReplyBody async(wire::ReplyBody body, std::uint16_t history) {
+    body.mode = wire::Mode::async;
+    body.history = history;
+    return body;
+  }
+
   /// Everything the engine has to send now.
   std::vector<SentDatagram> sent() {
     engine.tick(now);
@@ -206,6 +218,21 @@ class Hand {
     REQUIRE(requests[0].is(wire::Action::join));
     reply(requests[0], job);
     REQUIRE(engine.state() == EngineState::running);
+  }
+
+  /// Joins a job that forms, and runs a moment later: nothing can have happened in it.
+  void join_forming() {
+    engine.join(now, now + 10 * second);
+    wire::ReplyBody forming = job;
+    forming.state = wire::JobState::forming;
+    reply(sent().at(0), forming);
+    std::vector<SentDatagram> polls;
+    for (const SentDatagram& datagram : run_for(second))
+      if (datagram.is(wire::Action::join)) polls.push_back(datagram);
+    REQUIRE_FALSE(polls.empty());
+    reply(polls.back(), job);
+    REQUIRE(engine.state() == EngineState::running);
+    REQUIRE_FALSE(engine.needs_weights());
   }
 
   Completion completion() {

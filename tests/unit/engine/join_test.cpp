@@ -322,6 +322,37 @@ TEST_CASE("requests of a member are made one at a time", "[engine][join]") {
   CHECK(wire::read_slot(sent[0].body()).round == 105);
 }
 
+TEST_CASE("a Reset is asked for once, until the job has been Reset", "[engine][join]") {
+  Hand hand;
+  hand.join();
+  for (int i = 0; i < 3; ++i) hand.engine.request_reset(hand.now);
+  const auto first = requests(hand.sent(), wire::Action::reset);
+  REQUIRE(first.size() == 1);
+  hand.engine.request_reset(hand.now);
+  SECTION("another member's came first") {
+    hand.request_reset(200);
+    CHECK(requests(hand.run_for(second), wire::Action::reset).empty());
+  }
+  SECTION("answered: the next one is another") {
+    hand.reply(first[0], wire::Status::ok);
+    CHECK(requests(hand.run_for(second), wire::Action::reset).empty());
+    hand.engine.request_reset(hand.now);
+    CHECK(requests(hand.sent(), wire::Action::reset).size() == 1);
+  }
+  SECTION("one that waits for its turn is not needed any more either") {
+    hand.reply(first[0], wire::Status::ok);
+    hand.engine.request_threshold(3, hand.now);
+    REQUIRE(requests(hand.sent(), wire::Action::set_threshold).size() == 1);
+    hand.engine.request_reset(hand.now);
+    hand.engine.request_halt(true, hand.now);
+    hand.request_reset(200);
+    hand.reply(requests(hand.run_for(second), wire::Action::set_threshold).at(0), wire::Status::ok);
+    const auto sent = hand.sent();
+    CHECK(requests(sent, wire::Action::reset).empty());
+    CHECK(requests(sent, wire::Action::halt).size() == 1);
+  }
+}
+
 TEST_CASE("leaving", "[engine][join]") {
   Hand hand;
   SECTION("as a member") {

@@ -19,28 +19,9 @@ constexpr std::uint8_t settled = wire::flag::settled;
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 struct AsyncRestart : RestartHand {
-  explicit AsyncRestart(bool forms = true) : RestartHand(async_options(), async_job()) {
-    if (forms) start();
-  }
-  static EngineOptions async_options() {
-    EngineOptions options = resuming();
-    options.mode = wire::Mode::async;
-    options.elements = elements;
-    return options;
-  }
-  static wire::ReplyBody async_job() {
-    wire::ReplyBody body = default_job();
-    body.mode = wire::Mode::async;
-    body.history = 4;
-    return body;
-  }
-  void start() {
-    engine.join(now, now + 10 * second);
-    wire::ReplyBody forming = job;
-    forming.state = wire::JobState::forming;
-    reply(sent().at(0), forming);
-    reply(requests(run_for(second), wire::Action::join).back(), job);
-    REQUIRE(engine.state() == EngineState::running);
+  explicit AsyncRestart(bool forms = true)
+      : RestartHand(async(resuming(), elements), async(default_job(), 4)) {
+    if (forms) join_forming();
   }
   void update(std::uint32_t segment, std::uint32_t number, float value,
               wire::MemberMask members = others, std::uint8_t flags = 0) {
@@ -252,7 +233,7 @@ TEST_CASE("async: who is in an update is not known, but the sum waited for all",
   AsyncRestart hand(false);
   const bool waited = GENERATE(true, false);
   if (!waited) hand.job.threshold = 2;
-  hand.start();
+  hand.join_forming();
   hand.push(gradient);
   hand.sent();
   hand.restart(500);
@@ -287,6 +268,29 @@ TEST_CASE("async: updates that others ask for are handed back, once each",
   CHECK(handed_back(hand.run_for(3 * second)).empty());
   // For one that is not there the push is asked for.
   CHECK(contributions(sent).size() == 1);
+}
+
+TEST_CASE("async: nothing older is handed back of a slot before its newest has been answered",
+          "[engine][restart][async]") {
+  AsyncRestart hand;
+  for (std::uint32_t number = 101; number <= 104; ++number)
+    for (std::uint32_t segment : {0, 1}) hand.update(segment, number, static_cast<float>(number));
+  hand.restart(500);
+  REQUIRE(handed_back(hand.sent()).size() == 2);
+  // Somebody whose newest is older asks. Slot 1 is settled.
+  hand.update(1, 504, 104, others, settled);
+  hand.sent();
+  hand.request_help(0, 503);
+  hand.request_help(1, 503);
+  for (const auto& back : handed_back(hand.run_for(second)))
+    CHECK(back.header.round == (back.header.segment == 0 ? 504 : 503));
+  hand.update(0, 504, 104, others, settled);
+  hand.sent();
+  hand.request_help(0, 503);
+  const auto back = handed_back(hand.sent());
+  REQUIRE(back.size() == 1);
+  CHECK(back[0].header.segment == 0);
+  CHECK(back[0].header.round == 503);
 }
 
 TEST_CASE("async: a second restart before the first was settled", "[engine][restart][async]") {

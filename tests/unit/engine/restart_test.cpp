@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "tests/unit/engine/restart_hand.h"
 
@@ -293,11 +294,16 @@ TEST_CASE("another key, mode or data type after the restart: an error, and nothi
   const auto status = GENERATE(wire::Status::bad_tag, wire::Status::unsupported);
   Half hand;
   const auto rejoin = hand.next_rejoin(hand.lose_place());
+  hand.job.mode = wire::Mode::async;
   hand.reply(rejoin, status);
   const Completion failed = hand.completion();
   CHECK(failed.error.code == ErrorCode::refused);
   CHECK(failed.error.status == status);
   CHECK(has(failed.error.text, wire::status_name(status)));
+  CHECK(has(failed.error.text,
+            status == wire::Status::bad_tag
+                ? "the key differs"
+                : "the job is asynchronous, this agent was started for a synchronous one"));
   CHECK(hand.run_for(3 * second).empty());
 }
 
@@ -365,6 +371,39 @@ TEST_CASE("Pings that are answered do not count while Rejoins are answered too",
     }
     sent = hand.run_for(50 * millisecond);
   }
+}
+
+TEST_CASE("five Pings are answered and none of five Rejoins: not four, nor an answer in between",
+          "[engine][restart]") {
+  Half hand;
+  std::vector<SentDatagram> sent = hand.lose_place();
+  SentDatagram rejoin;  // the latest
+  bool joins = false;
+  // Lets so many Rejoins pass, their Pings answered.
+  const auto deaf_to = [&](int count) {
+    for (int i = 0; count > 0 && i < 500; ++i) {
+      if (sent.empty()) sent = hand.run_for(10 * millisecond);
+      for (const auto& datagram : std::exchange(sent, {})) {
+        if (datagram.is(wire::Action::rejoin)) rejoin = datagram;
+        joins = joins || datagram.is(wire::Action::join);
+        if (!datagram.is(wire::Action::ping)) continue;
+        REQUIRE(count > 0);
+        hand.reply(datagram, hand.stranger());
+        --count;
+      }
+    }
+    CHECK(count == 0);
+    for (const auto& datagram : hand.sent()) joins = joins || datagram.is(wire::Action::join);
+  };
+  deaf_to(4);
+  CHECK_FALSE(joins);
+  if (GENERATE(true, false)) {
+    hand.reply(rejoin, wire::Status::parent_not_ready);
+    deaf_to(4);
+    CHECK_FALSE(joins);
+  }
+  deaf_to(1);
+  CHECK(joins);
 }
 
 TEST_CASE("the switch does not come back in time", "[engine][restart]") {
