@@ -1,10 +1,18 @@
 #include "slow.h"
 
+#include <algorithm>
+
 namespace iswitch::slow {
 namespace {
 
 void append(FrameBytes& out, std::uint64_t value, int bytes) {
   for (int i = bytes - 1; i >= 0; --i) out.push_back(static_cast<std::uint8_t>(value >> 8 * i));
+}
+
+/// Up to `size` bytes from `at`: a length that a frame claims may reach beyond its end.
+Bytes within(const FrameBytes& frame, std::size_t at, std::size_t size) {
+  const Bytes rest = Bytes(frame).subspan(at);
+  return rest.first(std::min(size, rest.size()));
 }
 
 }  // namespace
@@ -48,7 +56,7 @@ void fix_ip_checksum(FrameBytes& frame, std::size_t shift) {
   const std::size_t ip = 14 + shift;
   const std::size_t size = std::size_t{frame.at(ip)} % 16 * 4;
   put16(frame, ip + 10, 0);
-  const auto sum = ones_complement_sum(Bytes(frame).subspan(ip, size));
+  const auto sum = ones_complement_sum(within(frame, ip, size));
   put16(frame, ip + 10, static_cast<std::uint16_t>(0xFFFF - sum));
 }
 
@@ -59,7 +67,7 @@ void fix_udp_checksum(FrameBytes& frame) {
   FrameBytes size;
   append(size, length, 2);
   sum = ones_complement_sum(size, sum);
-  sum = ones_complement_sum(Bytes(frame).subspan(34, length), sum);
+  sum = ones_complement_sum(within(frame, 34, length), sum);
   const auto field = static_cast<std::uint16_t>(0xFFFF - sum);
   put16(frame, 40, field == 0 ? 0xFFFF : field);
 }

@@ -19,7 +19,8 @@ std::uint32_t crc32c(Bytes bytes);
 /// Sets the IPv4 header checksum of a frame with IHL 5 or more, at the usual place or behind
 /// `shift` bytes of VLAN tags.
 void fix_ip_checksum(FrameBytes& frame, std::size_t shift = 0);
-/// Sets the UDP checksum of an untagged frame with IHL 5 over what the UDP length says.
+/// Sets the UDP checksum of an untagged frame with IHL 5 over what the UDP length says, up to
+/// the frame's end.
 void fix_udp_checksum(FrameBytes& frame);
 void fix_checksums(FrameBytes& frame);
 
