@@ -32,7 +32,8 @@ static_assert(same<agent::ErrorCode::not_joined, AgentErrorCode::not_joined> &&
               same<agent::ErrorCode::bad_argument, AgentErrorCode::bad_argument> &&
               same<agent::ErrorCode::closed, AgentErrorCode::closed> &&
               same<agent::ErrorCode::system, AgentErrorCode::system> &&
-              same<agent::ErrorCode::root_missing, AgentErrorCode::root_missing>);
+              same<agent::ErrorCode::root_missing, AgentErrorCode::root_missing> &&
+              same<agent::ErrorCode::in_doubt, AgentErrorCode::in_doubt>);
 static_assert(static_cast<int>(agent::EventKind::joined) ==
                   static_cast<int>(MemberEventKind::joined) &&
               static_cast<int>(agent::EventKind::gone) == static_cast<int>(MemberEventKind::gone) &&

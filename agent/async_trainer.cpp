@@ -264,7 +264,7 @@ AgentError AsyncTrainer::read_weights(std::span<float> weights) {
 }
 
 /// Waits until at most so many are under way. A push that timed out is an error; one that ended as
-/// this member fell behind or the job was reset is not.
+/// this member fell behind, the job was reset or the switch restarted is not.
 AgentError AsyncTrainer::State::reap(std::size_t most_left, Clock::time_point until) {
   AgentError told;
   while (!pushes.empty()) {
@@ -277,7 +277,8 @@ AgentError AsyncTrainer::State::reap(std::size_t most_left, Clock::time_point un
     if (*ended) {
       const std::lock_guard<std::mutex> lock(mutex);
       ++statistics.failed;
-      if (ended->code != AgentErrorCode::gone && ended->code != AgentErrorCode::job_reset && !told)
+      if (ended->code != AgentErrorCode::gone && ended->code != AgentErrorCode::job_reset &&
+          ended->code != AgentErrorCode::in_doubt && !told)
         told = *ended;
     }
     spare.push_back(std::move(pushes.front().gradient));

@@ -36,7 +36,8 @@ static_assert(ISWITCH_ERROR_NOT_JOINED == static_cast<int>(AgentErrorCode::not_j
               ISWITCH_ERROR_BAD_ARGUMENT == static_cast<int>(AgentErrorCode::bad_argument) &&
               ISWITCH_ERROR_CLOSED == static_cast<int>(AgentErrorCode::closed) &&
               ISWITCH_ERROR_SYSTEM == static_cast<int>(AgentErrorCode::system) &&
-              ISWITCH_ERROR_ROOT_MISSING == static_cast<int>(AgentErrorCode::root_missing));
+              ISWITCH_ERROR_ROOT_MISSING == static_cast<int>(AgentErrorCode::root_missing) &&
+              ISWITCH_ERROR_IN_DOUBT == static_cast<int>(AgentErrorCode::in_doubt));
 
 /// Where a call's error text goes.
 struct ErrorText {
@@ -155,6 +156,8 @@ const char* iswitch_error_name(int error) {
       return "system";
     case ISWITCH_ERROR_ROOT_MISSING:
       return "root missing";
+    case ISWITCH_ERROR_IN_DOUBT:
+      return "in doubt";
     case ISWITCH_PENDING:
       return "pending";
     case ISWITCH_EVENT:

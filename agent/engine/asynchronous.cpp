@@ -147,7 +147,7 @@ void Engine::State::acknowledge_push(const wire::Header& header, bool marked) {
                                a.settling.stage[segment] != Asynchronous::Settling::Stage::done);
   if (!told || (mine && old && perhaps_a_predecessor)) {
     a.pushes.abandon(segment,
-                     {ErrorCode::job_reset, wire::Status::ok, 0,
+                     {ErrorCode::in_doubt, wire::Status::ok, 0,
                       "whether the push is in " + text::slot(segment, header.round) +
                           " got lost with a switch that restarted; the rest of it is summed"},
                      now);

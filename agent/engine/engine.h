@@ -66,6 +66,7 @@ enum class ErrorCode : std::uint8_t {
   closed = 10,        ///< the agent has left or was destroyed, or was inherited through fork()
   system = 11,        ///< the machine refused something (socket, memory); the text says what
   root_missing = 12,  ///< a forced broadcast lacks the root's data
+  in_doubt = 13,      ///< whether a push is in the sums got lost with a switch that restarted
 };
 const char* error_name(ErrorCode code);
 

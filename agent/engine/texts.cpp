@@ -32,6 +32,8 @@ const char* error_name(ErrorCode code) {
       return "system";
     case ErrorCode::root_missing:
       return "root missing";
+    case ErrorCode::in_doubt:
+      return "in doubt";
   }
   return "unknown";
 }

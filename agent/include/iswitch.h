@@ -50,6 +50,7 @@ typedef enum iswitch_error {
   ISWITCH_ERROR_CLOSED = 10,       /* left, freed, or inherited through fork() */
   ISWITCH_ERROR_SYSTEM = 11,       /* the machine refused something: socket, memory */
   ISWITCH_ERROR_ROOT_MISSING = 12, /* a forced broadcast lacks the root's data */
+  ISWITCH_ERROR_IN_DOUBT = 13, /* whether a push is in the sums got lost with a restarted switch */
   ISWITCH_PENDING = 100, /* iswitch_operation_wait, iswitch_next: not within the time; no failure */
   ISWITCH_EVENT = 101    /* iswitch_next: an event, no failure */
 } iswitch_error;

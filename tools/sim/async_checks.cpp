@@ -28,7 +28,8 @@ AsyncChecks::AsyncChecks(World& world, std::uint16_t job, unsigned number, unsig
       segments_((elements + segment_elements - 1) / segment_elements),
       pushes_(ranks),
       places_(ranks),
-      positions_(ranks) {}
+      positions_(ranks),
+      behind_(ranks) {}
 
 void AsyncChecks::wrong(const char* property, unsigned rank, const std::string& text) {
   world_.violation(property, format("job %u rank %u: %s", job_, rank, text.c_str()));
@@ -76,8 +77,7 @@ void AsyncChecks::ended(const Ending& ending) {
   if (ending.error) {
     ++figures_.failed;
     ++figures_.errors[static_cast<unsigned>(ending.error.code)];
-    const bool in_doubt = ending.error.code == agent::ErrorCode::job_reset &&
-                          ending.error.text.find("whether the push is in") != std::string::npos;
+    const bool in_doubt = ending.error.code == agent::ErrorCode::in_doubt;
     // One that was given up alone goes on being sent, and one that is in doubt may have been summed
     // in some segments; else all were given up, with their place.
     if (ending.error.code != agent::ErrorCode::timed_out && !in_doubt)
@@ -85,8 +85,11 @@ void AsyncChecks::ended(const Ending& ending) {
     const auto& pushes = pushes_[ending.rank];
     const bool first = std::none_of(pushes.begin(), pushes.end(),
                                     [](const Push& push) { return push.acknowledged; });
+    if (ending.error.code == agent::ErrorCode::gone) behind_[ending.rank] = true;
+    const bool straggler = someone_is_behind() || someone_behind_ >= ending.submitted;
     const bool may_fail = ending.stopped || ending.error.code == agent::ErrorCode::gone ||
-                          (in_doubt && (several_switches_ || first));
+                          (in_doubt && (several_switches_ || first)) ||
+                          (ending.error.code == agent::ErrorCode::job_reset && straggler);
     if (unbroken_ && !may_fail) {
       wrong(property::continuity, ending.rank,
             format("push %u failed, though nothing but switches has restarted: %s", ending.serial,
@@ -105,7 +108,13 @@ void AsyncChecks::ended(const Ending& ending) {
   push.base_round = ending.base_round;
 }
 
+bool AsyncChecks::someone_is_behind() const {
+  return std::find(behind_.begin(), behind_.end(), true) != behind_.end();
+}
+
 void AsyncChecks::resumed(unsigned rank, const agent::UpdateNumbers& numbers) {
+  if (behind_[rank]) someone_behind_ = world_.now();
+  behind_[rank] = false;
   positions_[rank] = numbers;
   positions_[rank].last.resize(segments_, numbers.base_round);
 }

@@ -38,8 +38,8 @@ class AsyncChecks {
 
   /// Nothing but switches' restarts happens to the job: no push may fail, but for those of which
   /// nobody can know whether they are in an update (only where there are several switches, or it is
-  /// a worker's first, whose bit may be a predecessor's), and those of a worker that fell behind
-  /// for other reasons.
+  /// a worker's first, whose bit may be a predecessor's), those of a worker that fell behind, and
+  /// those that meet a switch's restart while such a one is on its way back: the job starts afresh.
   void expect_unbroken(bool several_switches) {
     unbroken_ = true;
     several_switches_ = several_switches;
@@ -119,6 +119,7 @@ class AsyncChecks {
   /// The rank's pushes in the update, as far as the segment shows the rank.
   bool decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
               std::uint64_t first, std::optional<unsigned>& parts);
+  bool someone_is_behind() const;
   std::string explain(unsigned rank, const agent::Update& update, std::uint64_t element,
                       float value) const;
   void wrong(const char* property, unsigned rank, const std::string& text);
@@ -136,6 +137,8 @@ class AsyncChecks {
   std::vector<agent::UpdateNumbers> positions_;  // by rank: what it has applied
   AsyncFigures figures_;
   bool unbroken_ = false, several_switches_ = false;
+  std::vector<bool> behind_;            // by rank: it lost its place as `gone`, until it resumes
+  std::optional<Time> someone_behind_;  // the last time that somebody was
   unsigned wrong_sums_ = 0;
 };
 

@@ -49,6 +49,7 @@ enum class AgentErrorCode : std::uint8_t {
   closed = 10,
   system = 11,
   root_missing = 12,
+  in_doubt = 13,
 };
 
 /// A failure as a value. True when there is one.

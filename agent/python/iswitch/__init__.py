@@ -15,11 +15,11 @@ without a deadline. For torch's DistributedDataParallel: iswitch.ddp. Asynchrono
 
 from ._library import ANY_MEMBER, ANY_RANK
 from .agent import Agent, join
-from .errors import (BadArgument, Closed, Error, Gone, Halted, JobReset, LibraryUnusable, Mismatch, NotJoined, Pending, Refused,
+from .errors import (BadArgument, Closed, Error, Gone, Halted, InDoubt, JobReset, LibraryUnusable, Mismatch, NotJoined, Pending, Refused,
                      RootMissing, SwitchGone, SystemFailure, TimedOut)
 from .handle import Handle
 from .updates import Event, Update
 
-__all__ = ["ANY_MEMBER", "ANY_RANK", "Agent", "BadArgument", "Closed", "Error", "Event", "Gone", "Halted", "Handle", "JobReset",
+__all__ = ["ANY_MEMBER", "ANY_RANK", "Agent", "BadArgument", "Closed", "Error", "Event", "Gone", "Halted", "Handle", "InDoubt", "JobReset",
            "LibraryUnusable", "Mismatch", "NotJoined", "Pending", "Refused", "RootMissing", "SwitchGone", "SystemFailure", "TimedOut",
            "Update", "join"]

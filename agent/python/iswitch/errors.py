@@ -86,6 +86,13 @@ class RootMissing(Error):
     code = 12
 
 
+class InDoubt(Error):
+    """An asynchronous push whose acknowledgement got lost with a switch that restarted: it may be in the sums or not. Nothing else is
+    lost, and the next push goes its usual way."""
+
+    code = 13
+
+
 class Pending(Error, TimeoutError):
     """`wait(timeout)`: not done within that time. No failure: the operation goes on, and may be waited for again."""
 
@@ -97,7 +104,7 @@ class LibraryUnusable(Error):
 
 
 BY_CODE = {kind.code: kind for kind in (NotJoined, Refused, TimedOut, JobReset, SwitchGone, Halted, Mismatch, Gone, BadArgument,
-                                        Closed, SystemFailure, RootMissing, Pending)}
+                                        Closed, SystemFailure, RootMissing, InDoubt, Pending)}
 
 
 def make(code, text):

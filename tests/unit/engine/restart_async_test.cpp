@@ -219,7 +219,7 @@ TEST_CASE("async: who is in an update is not known: the push is given up, once i
   hand.update(1, 501, 4, mine);
   const Completion done = hand.completion();
   CHECK(done.id == id);
-  CHECK(done.error.code == ErrorCode::job_reset);
+  CHECK(done.error.code == ErrorCode::in_doubt);
   CHECK(has(done.error.text, "segment 0, round 501"));
   // What it hands back next time says so too.
   hand.restart(900);
@@ -242,7 +242,7 @@ TEST_CASE("async: who is in an update is not known, but the sum waited for all",
   hand.no_update(1, 500);
   REQUIRE(contributions(hand.sent()).size() == 1);
   hand.update(1, 501, 4, mine);
-  CHECK(hand.completion().error.code == (waited ? ErrorCode::none : ErrorCode::job_reset));
+  CHECK(hand.completion().error.code == (waited ? ErrorCode::none : ErrorCode::in_doubt));
 }
 
 TEST_CASE("async: updates that others ask for are handed back, once each",
@@ -371,7 +371,7 @@ TEST_CASE("async: a newcomer after a restart learns where the numbers begin",
   REQUIRE(again.size() == 1);
   CHECK(again[0].header.segment == 1);
   hand.update(1, 906, 8, mine);
-  CHECK(hand.completion().error.code == ErrorCode::job_reset);
+  CHECK(hand.completion().error.code == ErrorCode::in_doubt);
 }
 
 TEST_CASE("async: a member that waits for weights says what it has, and goes on with them",
