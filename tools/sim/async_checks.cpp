@@ -249,8 +249,9 @@ std::vector<float> subset_sums(std::span<const float> values) {
 bool AsyncChecks::find_among(const std::vector<std::uint32_t>& serials, const agent::Update& update,
                              unsigned rank, std::uint64_t first, float sum,
                              std::vector<std::uint32_t>& found) const {
-  std::vector<float> values;
-  for (const std::uint32_t serial : serials) values.push_back(value(rank, serial, first));
+  std::vector<float> values(serials.size());
+  std::transform(serials.begin(), serials.end(), values.begin(),
+                 [&](std::uint32_t serial) { return value(rank, serial, first); });
   const std::size_t newer = serials.size() / 2;
   const auto newer_sums = subset_sums(std::span(values).first(newer));
   const auto older_sums = subset_sums(std::span(values).subspan(newer));
