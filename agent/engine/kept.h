@@ -41,6 +41,9 @@ class KeptResults {
   Bytes payload_of(const KeptResult& kept) const;
 
  private:
+  struct alignas(64) Line {
+    std::uint8_t bytes[64];
+  };
   std::size_t index_of(std::uint32_t slot, std::uint64_t number) const {
     return std::size_t{slot} * depth_ + (depth_ == 1 ? 0 : number % depth_);
   }
@@ -48,8 +51,9 @@ class KeptResults {
   std::uint32_t depth_ = 1;
   std::uint32_t segment_bytes_ = 0;
   std::vector<KeptResult> entries_;
-  std::size_t memory_bytes_ = 0;
-  std::unique_ptr<std::uint8_t[]> memory_;  // not cleared
+  std::size_t lines_ = 0;  ///< of a result
+  std::size_t memory_lines_ = 0;
+  std::unique_ptr<Line[]> memory_;  // not cleared
 };
 
 }  // namespace iswitch::agent

@@ -18,6 +18,7 @@ struct Options {
   std::vector<std::string> devices;  ///< empty, or one for each job
   std::size_t bytes = 0;
   unsigned blocks = 0, operations = 0;  ///< blocks of each kind, operations in a block
+  bool swap = false;                    ///< the jobs of the two kinds
 };
 
 /// One of the two memberships, and what its operations took.
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   app.add_option("--bytes", options.bytes)->required()->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks)->required();
   app.add_option("--operations", options.operations)->required();
+  app.add_flag("--swap", options.swap);
   CLI11_PARSE(app, argc, argv);
   const auto failed = [&](const std::string& error) {
     std::fprintf(stderr, "rank %u: %s\n", options.rank, error.c_str());
@@ -80,7 +82,7 @@ int main(int argc, char** argv) {
     membership.switch_address = options.switch_address;
     membership.local_address = options.local_address;
     if (i < options.devices.size()) membership.device = options.devices[i];
-    membership.job = static_cast<std::uint16_t>(1 + i);
+    membership.job = i == (options.swap ? 1U : 0U) ? 1 : 2;
     membership.rank = static_cast<std::uint16_t>(options.rank);
     if (i == 0) membership.resume_within = std::chrono::milliseconds(0);
     auto joined = Agent::join(membership);
