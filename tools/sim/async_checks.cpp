@@ -198,17 +198,16 @@ bool AsyncChecks::is_sum_of(const agent::Update& update, unsigned rank, std::uin
 }
 
 bool AsyncChecks::find_parts(const agent::Update& update, unsigned rank, std::uint64_t first,
-                             unsigned more, float left, std::size_t below,
+                             unsigned more, float left, std::size_t oldest, std::size_t below,
                              std::vector<std::uint32_t>& found) const {
   if (more == 0) return left == 0 && is_sum_of(update, rank, first, found);
   const auto& pushes = pushes_[rank];
-  const std::size_t oldest = pushes.size() > recent ? pushes.size() - recent : 0;
   for (std::size_t serial = below; serial-- > oldest;) {
     if (pushes[serial].where[update.segment] != 0) continue;
     const float part = value(rank, static_cast<std::uint32_t>(serial), first);
     if (part > left || (more == 1 && part != left)) continue;
     found.push_back(static_cast<std::uint32_t>(serial));
-    if (find_parts(update, rank, first, more - 1, left - part, serial, found)) return true;
+    if (find_parts(update, rank, first, more - 1, left - part, oldest, serial, found)) return true;
     found.pop_back();
   }
   return false;
@@ -291,16 +290,21 @@ bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, 
   std::vector<std::uint32_t> found;
   auto& pushes = pushes_[rank];
   bool right = is_sum_of(update, rank, first, found);
-  for (unsigned count = 1; !right && count <= few_parts; ++count)
-    right = find_parts(update, rank, first, count, sum, pushes.size(), found);
+  const auto is_few_parts_from = [&](std::size_t oldest) {
+    for (unsigned count = 1; count <= few_parts; ++count)
+      if (find_parts(update, rank, first, count, sum, oldest, pushes.size(), found)) return true;
+    return false;
+  };
+  right = right || is_few_parts_from(pushes.size() > recent ? pushes.size() - recent : 0);
   // The search takes long. Where many sums are wrong one more tells nobody anything.
   if (!right && wrong_sums_ < enough_wrong_sums) {
-    right = find_many_parts(update, rank, first, sum, found);
+    const bool many_places = places(rank, update.segment) > one_of_many;
+    right = find_many_parts(update, rank, first, sum, found) ||
+            (many_places && is_few_parts_from(0));  // of a place that was the rank's long ago
     // A single element may be several sums of so many, and of still more no sum can be found: a
     // rank that takes one place after the other while its switch waits for the parent.
     const bool alone = right && first + ranks_ >= update.first + update.values.size();
-    const bool too_many =
-        !right && sum > certainly_many && places(rank, update.segment) > one_of_many;
+    const bool too_many = !right && sum > certainly_many && many_places;
     if (alone || too_many) {
       parts.reset();
       return true;

@@ -115,7 +115,8 @@ class AsyncChecks {
   bool find_many_parts(const agent::Update& update, unsigned rank, std::uint64_t first, float sum,
                        std::vector<std::uint32_t>& found) const;
   bool find_parts(const agent::Update& update, unsigned rank, std::uint64_t first, unsigned more,
-                  float left, std::size_t below, std::vector<std::uint32_t>& found) const;
+                  float left, std::size_t oldest, std::size_t below,
+                  std::vector<std::uint32_t>& found) const;
   /// The rank's pushes in the update, as far as the segment shows the rank.
   bool decode(std::uint32_t base_round, const agent::Update& update, unsigned rank,
               std::uint64_t first, std::optional<unsigned>& parts);

@@ -2,6 +2,7 @@
 // program that uses it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -72,7 +73,7 @@ class HostNode final : public EventHandler {
   void crash();
   bool up() const { return engine_.has_value(); }
   /// Nothing is read or sent for so long.
-  void pause(Time duration) { paused_until_ = world_.now() + duration; }
+  void pause(Time duration) { paused_until_ = std::max(paused_until_, world_.now() + duration); }
   /// From now on; a restarted worker may have another port.
   void set_udp_port(std::uint16_t port) { spec_.endpoint.udp_port = port; }
 

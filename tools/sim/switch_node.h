@@ -3,6 +3,7 @@
 // notice ring.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -73,7 +74,7 @@ class SwitchNode final : public EventHandler {
   /// In order: members are told, then the program ends.
   void stop();
   /// Nothing is taken from any ring for so long; frames go on arriving.
-  void pause(Time duration) { paused_until_ = world_.now() + duration; }
+  void pause(Time duration) { paused_until_ = std::max(paused_until_, world_.now() + duration); }
   bool up() const { return control_.has_value(); }
   /// While it is down: another machine has its address from now on.
   void stand_in() { ++spec_.address.mac.bytes[3]; }
