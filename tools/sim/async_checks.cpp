@@ -11,6 +11,7 @@ namespace iswitch::sim {
 
 namespace {
 constexpr std::size_t recent = 64;               // pushes of a rank that an update may still bring
+constexpr std::size_t long_ago = 512;            // likewise, looked at where nothing else is found
 constexpr unsigned few_parts = 3;                // of one rank in an update
 constexpr unsigned enough_wrong_sums = 20;       // as many as are shown
 constexpr float certainly_many = 12 * 0x8'0000;  // at least so many parts
@@ -300,7 +301,7 @@ bool AsyncChecks::decode(std::uint32_t base_round, const agent::Update& update, 
   if (!right && wrong_sums_ < enough_wrong_sums) {
     const bool many_places = places(rank, update.segment) > one_of_many;
     right = find_many_parts(update, rank, first, sum, found) ||
-            (many_places && is_few_parts_from(0));  // of a place that was the rank's long ago
+            is_few_parts_from(pushes.size() > long_ago ? pushes.size() - long_ago : 0);
     // A single element may be several sums of so many, and of still more no sum can be found: a
     // rank that takes one place after the other while its switch waits for the parent.
     const bool alone = right && first + ranks_ >= update.first + update.values.size();
