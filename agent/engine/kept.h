@@ -23,6 +23,8 @@ struct KeptResult {
 
 class KeptResults {
  public:
+  /// Each result begins at a multiple of this, and takes one.
+  static constexpr std::size_t line_bytes = 64;
   /// The newest `depth` of each slot will be kept; what was is forgotten. False, and nothing is
   /// kept, where there is no memory for so many.
   bool begin(std::uint32_t slots, std::uint32_t depth, std::uint32_t segment_bytes);
@@ -41,8 +43,8 @@ class KeptResults {
   Bytes payload_of(const KeptResult& kept) const;
 
  private:
-  struct alignas(64) Line {
-    std::uint8_t bytes[64];
+  struct alignas(line_bytes) Line {
+    std::uint8_t bytes[line_bytes];
   };
   std::size_t index_of(std::uint32_t slot, std::uint64_t number) const {
     return std::size_t{slot} * depth_ + (depth_ == 1 ? 0 : number % depth_);
