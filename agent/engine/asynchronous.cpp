@@ -71,6 +71,7 @@ void Engine::State::on_update(const wire::Message& message, bool marked_here) {
                        (header.flags & wire::flag::settled) != 0 &&
                        !wire::serial_newer(base_round, header.round);
   if (settles) note_settled(header.segment, header.round, marked_here);
+  if (settles && !a.settling.active()) return;  // this member has left its place
   if (settles && header.round == base_round)
     requests.heard();  // there has been no update
   else
@@ -192,6 +193,9 @@ void Engine::State::fall_behind(std::uint32_t segment, std::uint32_t number) {
   Asynchronous& a = *async;
   if (segment >= a.updates.segments() || !wire::serial_newer(number, membership.job().base_round))
     return;
+  // Somebody may have taken this member's weights, with updates that it alone can hand back: that
+  // comes first. It asks again, and is told again.
+  if (hand_back.active()) return;
   number -= a.shift;
   if (a.phase == Phase::probing) return need_weights(EventKind::joined, {});
   // A late word about an update that has come since.
@@ -293,7 +297,9 @@ Error Engine::State::resume_updates(const UpdateNumbers& numbers) {
   if (a.settling.active()) {
     // What counts as caught up is another thing now.
     using Stage = Asynchronous::Settling::Stage;
-    for (Stage& stage : a.settling.stage) {
+    for (std::uint32_t segment = 0; segment < a.updates.segments(); ++segment) {
+      Stage& stage = a.settling.stage[segment];
+      if (stage == Stage::unanswered) a.settling.had[segment] = numbers.last[segment];
       if (stage != Stage::done) continue;
       stage = Stage::catching_up;
       ++a.settling.left;

@@ -42,6 +42,7 @@ struct Asynchronous {
     };
     std::vector<Stage> stage;           ///< by segment
     std::vector<std::uint32_t> target;  ///< by segment
+    std::vector<std::uint32_t> had;     ///< by segment: the newest update from before the restart
     std::uint32_t left = 0;             ///< not done
     Time progress_at = 0;
     bool active() const { return left != 0; }

@@ -245,6 +245,7 @@ void Engine::State::go_on_with_updates() {
   auto& settling = a.settling;
   settling.stage.assign(segments, {});
   settling.target.assign(segments, a.origin);
+  settling.had = a.updates.complete();
   settling.left = segments;
   settling.progress_at = now;
   if (a.phase == Asynchronous::Phase::live) a.asking.begin(segments, now);
@@ -257,6 +258,19 @@ void Engine::State::note_settled(std::uint32_t segment, std::uint32_t round, boo
   a.settling.stage[segment] = Asynchronous::Settling::Stage::catching_up;
   a.settling.target[segment] = round - a.shift;
   a.settling.progress_at = now;
+  if (a.phase == Asynchronous::Phase::live &&
+      wire::serial_newer(a.settling.had[segment], a.settling.target[segment]))
+    give_up_lost_updates(segment);
+}
+
+void Engine::State::give_up_lost_updates(std::uint32_t segment) {
+  Asynchronous& a = *async;
+  need_weights(EventKind::gone,
+               {ErrorCode::gone, wire::Status::ok, 0,
+                "update " + std::to_string(a.settling.had[segment]) + " of segment " +
+                    std::to_string(segment) +
+                    " was lost with a switch that restarted, and this member has weights with it"});
+  take_new_place(a.why, now);
 }
 
 void Engine::State::advance_settling(std::uint32_t segment) {

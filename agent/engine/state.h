@@ -116,6 +116,9 @@ struct Engine::State {
   void take_new_place(const Error& error, Time at);
   /// A result came that its switch calls settled: what was handed back of the slot is answered.
   void note_settled(std::uint32_t segment, std::uint32_t round, bool marked);
+  /// The weights have updates of the segment, from a peer, that are lost: others will get other
+  /// ones under these numbers.
+  void give_up_lost_updates(std::uint32_t segment);
   void advance_settling(std::uint32_t segment);
   /// Nobody has an update that this member lacks.
   void notice_lost_updates();

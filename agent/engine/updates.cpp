@@ -35,6 +35,13 @@ std::uint32_t Updates::bytes_of(std::uint32_t segment) const {
                                     sizeof(float));
 }
 
+std::vector<std::uint32_t> Updates::complete() const {
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(slots_.size());
+  for (const Slot& slot : slots_) numbers.push_back(slot.complete);
+  return numbers;
+}
+
 void Updates::keep(Kept& entry, const Arrival& arrival) {
   if (entry.values.capacity() == 0 && !spare_.empty()) {
     entry.values = std::move(spare_.back());

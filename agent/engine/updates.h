@@ -48,6 +48,7 @@ class Updates {
 
   /// Everything up to this number is here.
   std::uint32_t complete_to(std::uint32_t segment) const { return slots_[segment].complete; }
+  std::vector<std::uint32_t> complete() const;  ///< the same, by segment
   std::uint32_t newest(std::uint32_t segment) const { return slots_[segment].newest; }
   /// A later one than the next has been seen.
   bool hole(std::uint32_t segment) const {

@@ -29,8 +29,10 @@ class Aggregator {
 
   /// One contribution; what it completes or asks for again is put into the outbox.
   Row contribute(JobType& job, const Contribution& c, Time now) {
-    if (is_async(job)) return async_.contribute(job, c, now);
-    return sync_.contribute(job, c, now);
+    if (!is_async(job)) return sync_.contribute(job, c, now);
+    const Row row = async_.contribute(job, c, now);
+    if (row == Row::unsettled) handed_back_.ask_again(job, c.slot);
+    return row;
   }
 
   /// One result of the parent, at a child.

@@ -51,6 +51,13 @@ class HandedBack {
     settle(job, index);
   }
 
+  /// At a child, by a push on an unsettled slot: what was handed up, or the answer to it, may be
+  /// lost, and members that have joined since hand back nothing that would repeat it.
+  [[gnu::noinline]] void ask_again(JobType& job, std::uint32_t index) {
+    const SlotType& slot = job.slots.slot(index);
+    if (job.link != nullptr && (slot.members & job.members) == 0) hand_newest_up(job, index, true);
+  }
+
   /// The newest result is known, and goes to all members.
   void settle(JobType& job, std::uint32_t index) {
     SlotType& slot = job.slots.slot(index);

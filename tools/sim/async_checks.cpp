@@ -147,10 +147,25 @@ void AsyncChecks::applied(unsigned rank, std::uint32_t base_round, const agent::
                  update.segment, base_round + 1 + static_cast<std::uint32_t>(records.size())));
     return;
   }
+  const auto differs = [&] {
+    const Record& record = records[index];
+    return record.values != hash_of(update.values) || record.workers != update.workers ||
+           record.partial != update.partial;
+  };
+  // Updates may be lost with a switch: those that are summed again count then.
+  const bool again =
+      index < records.size() && differs() && records[index].seen < world_.switch_started;
+  if (again) forget(epoch, base_round, update);
   if (index == records.size()) first_seen(epoch, base_round, update);
-  const Record& record = records[index];
-  if (record.values != hash_of(update.values) || record.workers != update.workers ||
-      record.partial != update.partial) {
+  if (index == records.size()) return;  // of another size, which has been told
+  Record& record = records[index];
+  if (again) {
+    // Of what was forgotten there are only hashes; this rank's weights were right up to here.
+    std::copy(weights.begin(), weights.end(),
+              epoch.reference.begin() + static_cast<std::ptrdiff_t>(update.first));
+    record.weights = hash_of(weights);
+  }
+  if (differs()) {
     wrong(property::same_bits, rank,
           format("update %u of segment %u differs from what another rank got (workers %u and %u)",
                  update.number, update.segment, update.workers, record.workers));
@@ -160,6 +175,20 @@ void AsyncChecks::applied(unsigned rank, std::uint32_t base_round, const agent::
           format("weights of segment %u at update %u differ from the sum of all updates",
                  update.segment, update.number));
   }
+}
+
+void AsyncChecks::forget(Epoch& epoch, std::uint32_t base_round, const agent::Update& update) {
+  auto& records = epoch.updates[update.segment];
+  const std::uint64_t first = (std::uint64_t{base_round} << 32 | update.number) + 1;
+  for (auto& pushes : pushes_) {
+    for (Push& push : pushes) {
+      std::uint64_t& where = push.where[update.segment];
+      if (where < first || where >= first + records.size()) continue;
+      where = 0;
+      push.acknowledged = false;  // to somebody who has given up the weights that it was in
+    }
+  }
+  records.resize(update.number - base_round - 1);
 }
 
 void AsyncChecks::first_seen(Epoch& epoch, std::uint32_t base_round, const agent::Update& update) {
@@ -185,7 +214,7 @@ void AsyncChecks::first_seen(Epoch& epoch, std::uint32_t base_round, const agent
   const auto reference = std::span(epoch.reference).subspan(start, end - start);
   for (std::size_t i = 0; i < reference.size(); ++i) reference[i] += update.values[i];
   epoch.updates[update.segment].push_back(
-      {hash_of(update.values), hash_of(reference), update.workers, update.partial});
+      {hash_of(update.values), hash_of(reference), update.workers, update.partial, world_.now()});
 }
 
 bool AsyncChecks::is_sum_of(const agent::Update& update, unsigned rank, std::uint64_t first,

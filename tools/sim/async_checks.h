@@ -89,6 +89,7 @@ class AsyncChecks {
     std::uint64_t weights = 0;  // hash of the segment's weights afterwards
     std::uint16_t workers = 0;
     bool partial = false;
+    Time seen = 0;  // first
   };
   struct Epoch {
     std::vector<float> start;
@@ -104,6 +105,9 @@ class AsyncChecks {
 
   float value(unsigned rank, std::uint32_t serial, std::uint64_t element) const;
   void first_seen(Epoch& epoch, std::uint32_t base_round, const agent::Update& update);
+  /// The segment's updates from this one on were lost with a switch, and with those who had them:
+  /// they are summed anew. Whoever goes on with the old ones has other weights from then on.
+  void forget(Epoch& epoch, std::uint32_t base_round, const agent::Update& update);
   /// Whether these pushes of a rank, and no others, are in the update.
   bool is_sum_of(const agent::Update& update, unsigned rank, std::uint64_t first,
                  const std::vector<std::uint32_t>& serials) const;

@@ -117,6 +117,7 @@ void SwitchNode::start() {
   if (up()) return;
   ++life_;
   const Time now = world_.now();
+  world_.switch_started = now;
   world_.trace.add(now, What::start, number_, life_);
   shards_.clear();
   for (unsigned shard = 0; shard < spec_.shards; ++shard) {

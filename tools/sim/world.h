@@ -43,6 +43,7 @@ struct World {
   Trace trace;
   Violations violations;
   std::vector<std::string> node_names;  ///< by node number
+  Time switch_started = 0;              ///< when some switch last did
 
   Time now() const { return queue.now(); }
   void violation(const char* property, const std::string& text) {

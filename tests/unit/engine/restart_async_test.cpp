@@ -293,6 +293,62 @@ TEST_CASE("async: nothing older is handed back of a slot before its newest has b
   CHECK(back[0].header.round == 503);
 }
 
+TEST_CASE("async: who is told that it has fallen behind first hands back what it alone may have",
+          "[engine][restart][async]") {
+  AsyncRestart hand;
+  hand.update(1, 101, 5);
+  hand.restart(500);
+  hand.sent();
+  // Slot 0 is settled, and this member lacks what is not kept any more; slot 1 waits for its word.
+  hand.update(0, 520, 6, others, settled);
+  hand.unasked(wire::Status::gone, 0, 516);
+  const auto sent = hand.run_for(second);
+  CHECK_FALSE(hand.engine.needs_weights());
+  CHECK(requests(sent, wire::Action::join).empty());
+  CHECK_FALSE(handed_back(sent).empty());
+  hand.update(1, 501, 5, others, settled);
+  CHECK_FALSE(hand.engine.needs_weights());
+  hand.unasked(wire::Status::gone, 0, 516);  // it has asked again
+  REQUIRE(hand.engine.needs_weights());
+  CHECK(hand.engine.take_event()->kind == EventKind::gone);
+  CHECK(requests(hand.sent(), wire::Action::join).size() == 1);
+}
+
+TEST_CASE("async: weights with an update that was lost with the switch are given up",
+          "[engine][restart][async]") {
+  AsyncRestart hand;
+  const auto id = hand.push(gradient);
+  hand.sent();
+  hand.update(0, 101, 1);
+  // A peer's, who had got two updates more, and hands back nothing either.
+  REQUIRE_FALSE(hand.engine.resume({100, {103, 100}}, hand.now));
+  CHECK(hand.completion().id == id);
+  hand.restart(500);
+  const auto back = handed_back(hand.sent());
+  REQUIRE(back.size() == 2);
+  CHECK(back[0].header.round == 501);
+  SECTION("lost") {
+    hand.update(0, 501, 1, others, settled);
+    REQUIRE(hand.engine.needs_weights());
+    const auto event = hand.engine.take_event();
+    CHECK(event->kind == EventKind::gone);
+    CHECK(has(event->text, "update 103 of segment 0 was lost with a switch"));
+    CHECK(requests(hand.sent(), wire::Action::join).size() == 1);
+  }
+  SECTION("somebody has it") {
+    hand.update(0, 503, 3, others, settled);
+    hand.no_update(1, 500);
+    CHECK_FALSE(hand.engine.needs_weights());
+    CHECK(hand.taken().empty());
+  }
+  SECTION("a late word, after later updates") {
+    hand.update(0, 503, 3, others, settled);
+    hand.update(0, 504, 4);
+    hand.update(0, 503, 3, others, settled);
+    CHECK_FALSE(hand.engine.needs_weights());
+  }
+}
+
 TEST_CASE("async: a second restart before the first was settled", "[engine][restart][async]") {
   AsyncRestart hand;
   const auto id = hand.push(gradient);

@@ -568,6 +568,22 @@ TEST_CASE("resumed async child: the newest goes up, and the parent's answer sett
   }
 }
 
+TEST_CASE("resumed async child: a push has the newest go up again, where nobody else repeats it") {
+  AsyncRig t({.child = true});
+  const auto push = [&] { return t.send(Part{.member = 0, .round = base + 4, .floats = {1}}); };
+  t.send(back(0, base + 2, 0, {2}, 0b11));
+  push();
+  CHECK(t.take_ups().empty());  // the other one may have a newer one
+  t.put(1, 1, wire::MemberKind::worker, 1, 8);
+  CHECK(t.only_up().header.round == base + 2);
+  push();
+  CHECK(t.count(Counter::aggregate_drop_unsettled) == 2);
+  const Up up = t.only_up();
+  CHECK(up.header.type == wire::Type::result);
+  CHECK(up.header.round == base + 2);
+  CHECK(up.floats == std::vector<float>{2});
+}
+
 TEST_CASE("resumed async child: no update at all") {
   AsyncRig t({.child = true});
   t.send(nothing(0));
