@@ -89,8 +89,7 @@ class Feed {
   std::uint32_t first_ = 0;  // slot of the block
   std::uint32_t place_ = 0;  // within the block
   std::uint32_t round_;
-  std::vector<float> expected_;       // by job and slot: the sum of its contributions' scales
-  std::vector<std::uint8_t> linear_;  // a result's frame in one piece
+  std::vector<float> expected_;  // by job and slot: the sum of its contributions' scales
 
   std::atomic<std::int64_t> cpu_nanoseconds_{0};
   std::atomic<std::uint64_t> generated_then_{0};

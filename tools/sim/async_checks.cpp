@@ -178,17 +178,17 @@ void AsyncChecks::applied(unsigned rank, std::uint32_t base_round, const agent::
 }
 
 void AsyncChecks::forget(Epoch& epoch, std::uint32_t base_round, const agent::Update& update) {
-  auto& records = epoch.updates[update.segment];
-  const std::uint64_t first = (std::uint64_t{base_round} << 32 | update.number) + 1;
+  const std::uint32_t left = update.number - base_round - 1;
   for (auto& pushes : pushes_) {
     for (Push& push : pushes) {
       std::uint64_t& where = push.where[update.segment];
-      if (where < first || where >= first + records.size()) continue;
+      if (where == 0 || (where - 1) >> 32 != base_round) continue;
+      if (static_cast<std::uint32_t>(where - 1) - base_round <= left) continue;  // they may wrap
       where = 0;
       push.acknowledged = false;  // to somebody who has given up the weights that it was in
     }
   }
-  records.resize(update.number - base_round - 1);
+  epoch.updates[update.segment].resize(left);
 }
 
 void AsyncChecks::first_seen(Epoch& epoch, std::uint32_t base_round, const agent::Update& update) {

@@ -335,6 +335,14 @@ TEST_CASE("async: weights with an update that was lost with the switch are given
     CHECK(has(event->text, "update 103 of segment 0 was lost with a switch"));
     CHECK(requests(hand.sent(), wire::Action::join).size() == 1);
   }
+  SECTION("lost, and the weights came after the restart") {
+    REQUIRE_FALSE(hand.engine.resume({100, {103, 102}}, hand.now));
+    hand.update(0, 503, 3, others, settled);
+    CHECK_FALSE(hand.engine.needs_weights());
+    hand.no_update(1, 500);
+    REQUIRE(hand.engine.needs_weights());
+    CHECK(has(hand.engine.take_event()->text, "update 102 of segment 1 was lost"));
+  }
   SECTION("somebody has it") {
     hand.update(0, 503, 3, others, settled);
     hand.no_update(1, 500);
